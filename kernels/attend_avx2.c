@@ -1,0 +1,244 @@
+/*
+ * attend_avx2.c: attention over a tile of keys with AVX2 and FMA.
+ *
+ * Rows of K and V are shared by several query rows, so the kernels work on blocks of rows and keys whose
+ * accumulators stay in registers: up to three query rows by four keys for the scores, up to three rows by
+ * 32 columns for the weighted sum, with wider blocks for a single row. Twelve accumulators, three operands
+ * and one load fill the sixteen registers and hide the latency of FMA.
+ *
+ * The promise: a block's shape never changes a value. Each score is one chain of eight lanes over the row
+ * and the tree of lanes_avx2.h; each accumulated number is one chain of FMAs over the keys in their order.
+ *
+ * Nothing here fails. NaN policy as in attend_scalar.c.
+ */
+#include "kernels.h"
+
+#include <math.h>
+
+#include "lanes_avx2.h"
+
+/* ---- scores ------------------------------------------------------------------------------------ */
+
+/* One chunk of eight numbers for `rows` queries and `keys` keys. Constants: rows, keys, is_masked. */
+ALWAYS_INLINE void score_chunk(__m256 (*sum)[8], int rows, int keys, const float *const *q, const float *k,
+                               size_t size, size_t i, int is_masked, __m256i mask)
+{
+    __m256 query[3];
+    UNROLL for (int r = 0; r < rows; r++)
+        query[r] = lanes_load(q[r] + i, is_masked, mask);
+    UNROLL for (int j = 0; j < keys; j++) {
+        const __m256 key = lanes_load(k + (size_t)j * size + i, is_masked, mask);
+        UNROLL for (int r = 0; r < rows; r++)
+            sum[r][j] = _mm256_fmadd_ps(query[r], key, sum[r][j]);
+    }
+}
+
+/* Scores of `rows` queries against `keys` consecutive keys from k; keys is 8, 4 or 1. */
+ALWAYS_INLINE void score_block(int rows, int keys, const float *const *q, const float *k, size_t size,
+                               float scale, float *const *s, size_t first)
+{
+    __m256 sum[3][8];
+    UNROLL for (int r = 0; r < rows; r++)
+        UNROLL for (int j = 0; j < keys; j++)
+            sum[r][j] = _mm256_setzero_ps();
+
+    const __m256i no_mask = _mm256_setzero_si256();
+    size_t i = 0;
+    for (; i + LANES <= size; i += LANES)
+        score_chunk(sum, rows, keys, q, k, size, i, 0, no_mask);
+    if (i < size)
+        score_chunk(sum, rows, keys, q, k, size, i, 1, lanes_first(size - i));
+
+    const __m128 scales = _mm_set1_ps(scale);
+    UNROLL for (int r = 0; r < rows; r++) {
+        float *const to = s[r] + first;
+        UNROLL for (int j = 0; j + 4 <= keys; j += 4)
+            _mm_storeu_ps(to + j, _mm_mul_ps(scales, lanes_sum4(sum[r][j], sum[r][j + 1], sum[r][j + 2],
+                                                                sum[r][j + 3])));
+        if (keys == 1)
+            *to = scale * lanes_sum(sum[r][0]);
+    }
+}
+
+/* All keys for `rows` queries. */
+ALWAYS_INLINE void score_rows(int rows, const float *const *q, const float *k, size_t n_keys, size_t size,
+                              float scale, float *const *s)
+{
+    size_t j = 0;
+    if (rows == 1)
+        for (; j + 8 <= n_keys; j += 8)
+            score_block(rows, 8, q, k + j * size, size, scale, s, j);
+    for (; j + 4 <= n_keys; j += 4)
+        score_block(rows, 4, q, k + j * size, size, scale, s, j);
+    for (; j < n_keys; j++)
+        score_block(rows, 1, q, k + j * size, size, scale, s, j);
+}
+
+static void attend_scores(const float *const *q, uint32_t n_rows, const float *k, uint32_t n_keys,
+                          uint32_t size, float scale, float *const *s)
+{
+    uint32_t r = 0;
+    for (; r + 3 <= n_rows; r += 3)
+        score_rows(3, q + r, k, n_keys, size, scale, s + r);
+    if (n_rows - r == 2)
+        score_rows(2, q + r, k, n_keys, size, scale, s + r);
+    else if (n_rows - r == 1)
+        score_rows(1, q + r, k, n_keys, size, scale, s + r);
+}
+
+/* ---- softmax ----------------------------------------------------------------------------------- */
+
+/*
+ * e^x for x <= 0. With x = n ln 2 + r, |r| <= ln 2 / 2: e^x = 2^n e^r, and e^r = 1 + r + r^2 p(r) where p
+ * has degree 4. p was fitted in the minimax sense for the relative error of e^r (0.06 * 2^-24) by
+ * reweighted least squares; ln 2 is split so that n times its upper part is exact. Exactly 1 for 0.
+ * Below -87.33654, where the result would be no normal number, exactly 0. NaN stays NaN.
+ */
+ALWAYS_INLINE __m256 exp_lanes(__m256 x)
+{
+    const __m256 lowest = _mm256_set1_ps(-87.33654f);
+    const __m256 is_kept = _mm256_cmp_ps(x, lowest, _CMP_NLT_UQ); /* true for NaN */
+    x = _mm256_max_ps(lowest, x);                                 /* of a number and NaN: the second */
+    const __m256 n = _mm256_round_ps(_mm256_mul_ps(x, _mm256_set1_ps(0x1.715476p+0f)),
+                                     _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    __m256 r = _mm256_fnmadd_ps(n, _mm256_set1_ps(0x1.62e4p-1f), x);
+    r = _mm256_fnmadd_ps(n, _mm256_set1_ps(0x1.7f7d1cp-20f), r);
+
+    __m256 p = _mm256_set1_ps(0x1.6a2434p-10f);
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0x1.1239e2p-7f));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0x1.5558f2p-5f));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0x1.555492p-3f));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0x1.fffffcp-2f));
+    p = _mm256_fmadd_ps(_mm256_mul_ps(r, r), p, r);
+    p = _mm256_add_ps(p, _mm256_set1_ps(1.0f));
+
+    const __m256i exponent = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
+    const __m256 power = _mm256_castsi256_ps(_mm256_slli_epi32(exponent, 23));
+    return _mm256_and_ps(_mm256_mul_ps(p, power), is_kept);
+}
+
+static float exp_one(float x)
+{
+    return _mm256_cvtss_f32(exp_lanes(_mm256_set1_ps(x)));
+}
+
+/* max(start, s[0..n)) where NaN counts as nothing. */
+static float maximum_of(const float *s, size_t n, float start)
+{
+    __m256 maximum = _mm256_set1_ps(start);
+    size_t j = 0;
+    for (; j + LANES <= n; j += LANES)
+        maximum = _mm256_max_ps(_mm256_loadu_ps(s + j), maximum); /* of NaN and a number: the second */
+    if (j < n) {
+        const __m256i mask = lanes_first(n - j);
+        const __m256 last = _mm256_blendv_ps(maximum, _mm256_maskload_ps(s + j, mask),
+                                             _mm256_castsi256_ps(mask));
+        maximum = _mm256_max_ps(last, maximum);
+    }
+    __m128 half = _mm_max_ps(_mm256_castps256_ps128(maximum), _mm256_extractf128_ps(maximum, 1));
+    half = _mm_max_ps(half, _mm_movehl_ps(half, half));
+    half = _mm_max_ss(half, _mm_movehdup_ps(half));
+    return _mm_cvtss_f32(half);
+}
+
+static float attend_softmax(float *s, uint32_t n, float *m, float *l)
+{
+    const float before = *m;
+    const float maximum = maximum_of(s, n, before);
+    /* While everything seen is -infinity there is no finite maximum to subtract: weights are exp(-inf). */
+    const float subtracted = maximum == -INFINITY ? 0.0f : maximum;
+
+    const __m256 shift = _mm256_set1_ps(subtracted);
+    __m256 sum = _mm256_setzero_ps();
+    size_t j = 0;
+    for (; j + LANES <= n; j += LANES) {
+        const __m256 weight = exp_lanes(_mm256_sub_ps(_mm256_loadu_ps(s + j), shift));
+        _mm256_storeu_ps(s + j, weight);
+        sum = _mm256_add_ps(sum, weight);
+    }
+    if (j < n) {
+        const __m256i mask = lanes_first(n - j);
+        __m256 weight = exp_lanes(_mm256_sub_ps(_mm256_maskload_ps(s + j, mask), shift));
+        weight = _mm256_and_ps(weight, _mm256_castsi256_ps(mask));
+        _mm256_maskstore_ps(s + j, mask, weight);
+        sum = _mm256_add_ps(sum, weight);
+    }
+    const float correction = maximum == before ? 1.0f : exp_one(before - subtracted);
+    *l = *l * correction + lanes_sum(sum);
+    *m = maximum;
+    return correction;
+}
+
+/* ---- weighted sum ------------------------------------------------------------------------------ */
+
+/* acc[r][i ..] over all keys, for `rows` rows and `chunks` chunks of eight columns from column i. */
+ALWAYS_INLINE void accumulate_block(int rows, int chunks, int is_masked, __m256i mask, const float *const *w,
+                                    const float *v, size_t n_keys, size_t size, float *const *acc, size_t i)
+{
+    __m256 sum[3][8];
+    UNROLL for (int r = 0; r < rows; r++)
+        UNROLL for (int c = 0; c < chunks; c++)
+            sum[r][c] = lanes_load(acc[r] + i + LANES * (size_t)c, is_masked, mask);
+
+    const float *value = v + i;
+    for (size_t j = 0; j < n_keys; j++, value += size) {
+        __m256 weight[3];
+        UNROLL for (int r = 0; r < rows; r++)
+            weight[r] = _mm256_broadcast_ss(w[r] + j);
+        UNROLL for (int c = 0; c < chunks; c++) {
+            const __m256 chunk = lanes_load(value + LANES * (size_t)c, is_masked, mask);
+            UNROLL for (int r = 0; r < rows; r++)
+                sum[r][c] = _mm256_fmadd_ps(weight[r], chunk, sum[r][c]);
+        }
+    }
+    UNROLL for (int r = 0; r < rows; r++)
+        UNROLL for (int c = 0; c < chunks; c++)
+            lanes_store(acc[r] + i + LANES * (size_t)c, sum[r][c], is_masked, mask);
+}
+
+/* All columns for `rows` rows. */
+ALWAYS_INLINE void accumulate_rows(int rows, const float *const *w, const float *v, size_t n_keys, size_t size,
+                                   float *const *acc)
+{
+    const __m256i no_mask = _mm256_setzero_si256();
+    size_t i = 0;
+    if (rows == 1)
+        for (; i + 8 * LANES <= size; i += 8 * LANES)
+            accumulate_block(rows, 8, 0, no_mask, w, v, n_keys, size, acc, i);
+    for (; i + 4 * LANES <= size; i += 4 * LANES)
+        accumulate_block(rows, 4, 0, no_mask, w, v, n_keys, size, acc, i);
+    for (; i + LANES <= size; i += LANES)
+        accumulate_block(rows, 1, 0, no_mask, w, v, n_keys, size, acc, i);
+    if (i < size)
+        accumulate_block(rows, 1, 1, lanes_first(size - i), w, v, n_keys, size, acc, i);
+}
+
+static void attend_accumulate(const float *const *w, uint32_t n_rows, const float *v, uint32_t n_keys,
+                              uint32_t size, float *const *acc)
+{
+    uint32_t r = 0;
+    for (; r + 3 <= n_rows; r += 3)
+        accumulate_rows(3, w + r, v, n_keys, size, acc + r);
+    if (n_rows - r == 2)
+        accumulate_rows(2, w + r, v, n_keys, size, acc + r);
+    else if (n_rows - r == 1)
+        accumulate_rows(1, w + r, v, n_keys, size, acc + r);
+}
+
+static void attend_scale(float *x, uint32_t n, float factor)
+{
+    const __m256 factors = _mm256_set1_ps(factor);
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        _mm256_storeu_ps(x + i, _mm256_mul_ps(_mm256_loadu_ps(x + i), factors));
+    for (; i < n; i++)
+        x[i] *= factor;
+}
+
+void cl_attend_fill_avx2(cl_kernels *table)
+{
+    table->attend_scores = attend_scores;
+    table->attend_softmax = attend_softmax;
+    table->attend_accumulate = attend_accumulate;
+    table->attend_scale = attend_scale;
+}

@@ -1,0 +1,29 @@
+/*
+ * dispatch.c: fills the table of attention, rotation and row kernels.
+ *
+ * Scalar versions fill the whole table, then every instruction set that both the caller's mask and the
+ * processor allow puts its own on top, in ascending order. The table belongs to the caller; there is no
+ * global one, so two memories of one process may use different sets (the tests do). Cannot fail: a mask
+ * that names what the processor lacks is simply lowered.
+ */
+#include "kernels.h"
+
+void cl_kernels_fill(cl_kernels *table, uint32_t mask)
+{
+    cl_attend_fill_scalar(table);
+    cl_rope_fill_scalar(table);
+    cl_rows_fill_scalar(table);
+    table->isa = "scalar";
+
+    const uint32_t usable = mask & cl_cpu_detect();
+#if defined(__x86_64__)
+    if (usable & CL_CPU_AVX2) {
+        cl_attend_fill_avx2(table);
+        cl_rope_fill_avx2(table);
+        cl_rows_fill_avx2(table);
+        table->isa = "avx2";
+    }
+#else
+    (void)usable;
+#endif
+}

@@ -1,0 +1,109 @@
+/*
+ * kernels.h: the arithmetic, as tables of functions on plain arrays.
+ *
+ * No cells, files, allocation or globals here. A table is filled with the scalar versions first, then
+ * each instruction set that both the processor and the mask allow puts its own on top, in ascending
+ * order. docs/kernels.md states every contract in full: shapes, alignment, NaN policy, error bound.
+ *
+ * Two promises hold for all of them and are what makes Cellar's results repeat exactly:
+ *   1. The value computed for one (row, key) or one (row, token) pair depends on that pair's inputs
+ *      alone, never on how many others were computed in the same call.
+ *   2. Sums over keys run in the order of the keys.
+ * Pointers need the alignment of their element only. Nothing is read or written outside the arrays.
+ */
+#ifndef CL_KERNELS_H
+#define CL_KERNELS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Bits of an instruction-set mask; the same values as CELLAR_CPU_*. */
+#define CL_CPU_AVX2 1u /* AVX2 + FMA + F16C, usable under this operating system */
+
+/* What this processor and operating system can run, as CL_CPU_* bits. */
+uint32_t cl_cpu_detect(void);
+
+/* ---- attention, rotation, rows: used by libcellar ---------------------------------------------- */
+
+typedef struct cl_kernels {
+    const char *isa; /* the highest instruction set used: "scalar", "avx2" */
+
+    /* s[r][j] = scale * sum_i q[r][i] * k[j * size + i], for r < n_rows, j < n_keys. */
+    void (*attend_scores)(const float *const *q, uint32_t n_rows, const float *k, uint32_t n_keys,
+                          uint32_t size, float scale, float *const *s);
+
+    /*
+     * One step of the running softmax over s[0..n): with m' = max(*m, max s), replaces s[j] by
+     * exp(s[j] - m'), sets *l = *l * c + sum s[j] and *m = m', and returns c = exp(*m - m') by
+     * which the caller's accumulator has to be multiplied (1 when the maximum stayed). Start with
+     * *m = -INFINITY, *l = 0. n >= 1. NaN scores give NaN weights.
+     */
+    float (*attend_softmax)(float *s, uint32_t n, float *m, float *l);
+
+    /* acc[r][i] += sum_j w[r][j] * v[j * size + i], j rising, fused multiply-add in f32. */
+    void (*attend_accumulate)(const float *const *w, uint32_t n_rows, const float *v, uint32_t n_keys,
+                              uint32_t size, float *const *acc);
+
+    /* x[i] *= factor. */
+    void (*attend_scale)(float *x, uint32_t n, float factor);
+
+    /* Rotate pairs (x[2i], x[2i+1]) by the angle whose cosine and sine are c[i], s[i]; i < n_pairs. */
+    void (*rope_normal)(float *x, uint32_t n_pairs, const float *c, const float *s);
+    /* Rotate pairs (x[i], x[i + n_pairs]). */
+    void (*rope_neox)(float *x, uint32_t n_pairs, const float *c, const float *s);
+
+    /* binary16 <-> binary32, to nearest even; NaN stays NaN (quiet), infinities and denormals exact. */
+    void (*rows_f16_from_f32)(uint16_t *to, const float *from, size_t n);
+    void (*rows_f32_from_f16)(float *to, const uint16_t *from, size_t n);
+} cl_kernels;
+
+/* Fill a table with the best versions that `mask` and the processor allow. */
+void cl_kernels_fill(cl_kernels *table, uint32_t mask);
+
+/* ---- weight products: used by the program ------------------------------------------------------ */
+
+/* Weight types, by their GGUF numbers. */
+enum {
+    CL_WEIGHT_F32 = 0,
+    CL_WEIGHT_F16 = 1,
+    CL_WEIGHT_Q8_0 = 8,
+    CL_WEIGHT_BF16 = 30,
+    CL_WEIGHT_TYPES = 31 /* length of the tables below */
+};
+
+/*
+ * One weight type. A row holds n_in numbers in blocks of `block` numbers and `block_bytes` bytes.
+ * Q8_0: f16 scale d, then 32 int8; value = d * q.
+ */
+typedef struct cl_weight {
+    uint32_t block, block_bytes; /* 0: the type is not known */
+
+    /* to[0..n) = the row's numbers as f32; n a multiple of block. */
+    void (*decode)(float *to, const void *row, size_t n);
+
+    /*
+     * y[t * y_stride + i] = sum_j w[i][j] * x[t * x_stride + j]   for rows first <= i < last, t < n_tokens.
+     * w is the first row of the matrix, row_bytes apart; n_in a multiple of block.
+     */
+    void (*matmul)(const void *w, size_t row_bytes, uint32_t n_in, uint32_t first, uint32_t last,
+                   const float *x, size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride);
+} cl_weight;
+
+typedef struct cl_matmul_table {
+    cl_weight weight[CL_WEIGHT_TYPES];
+} cl_matmul_table;
+
+/* Fill a table with the best versions that `mask` and the processor allow. */
+void cl_matmul_fill(cl_matmul_table *table, uint32_t mask);
+
+/* Called by the two functions above, one for each file of kernels; they override what they have. */
+void cl_attend_fill_scalar(cl_kernels *table);
+void cl_attend_fill_avx2(cl_kernels *table);
+void cl_rope_fill_scalar(cl_kernels *table);
+void cl_rope_fill_avx2(cl_kernels *table);
+void cl_rows_fill_scalar(cl_kernels *table);
+void cl_rows_fill_avx2(cl_kernels *table);
+void cl_matmul_fill_scalar(cl_matmul_table *table);
+void cl_matmul_fill_avx2(cl_matmul_table *table);
+
+#endif /* CL_KERNELS_H */

@@ -1,0 +1,80 @@
+/*
+ * alloc.c: the caller's allocator (or malloc), with a count for each kind.
+ */
+#include "alloc.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "checked.h"
+
+static void *default_allocate(void *context, size_t size, size_t align)
+{
+    (void)context;
+    size_t rounded;
+    if (!cl_checked_align(size, align, &rounded)) return NULL;
+    return aligned_alloc(align, rounded);
+}
+
+static void default_release(void *context, void *block, size_t size)
+{
+    (void)context;
+    (void)size;
+    free(block);
+}
+
+void cl_alloc_init(cl_alloc *alloc, const cellar_allocator *user)
+{
+    memset(alloc, 0, sizeof *alloc);
+    alloc->user = *user;
+    if (!user->allocate) {
+        alloc->user.allocate = default_allocate;
+        alloc->user.release = default_release;
+    }
+}
+
+void *cl_alloc_get(cl_alloc *alloc, cellar_bytes_kind kind, size_t size)
+{
+    void *block = alloc->user.allocate(alloc->user.context, size, CL_ALIGN);
+    if (block) alloc->bytes[kind] += size;
+    return block;
+}
+
+void cl_alloc_put(cl_alloc *alloc, cellar_bytes_kind kind, void *block, size_t size)
+{
+    if (!block) return;
+    alloc->user.release(alloc->user.context, block, size);
+    alloc->bytes[kind] -= size;
+}
+
+void *cl_alloc_grow(cl_alloc *alloc, cellar_bytes_kind kind, void *block, size_t old_size,
+                    size_t new_size)
+{
+    if (!block) return cl_alloc_get(alloc, kind, new_size);
+    if (alloc->user.resize) {
+        void *moved =
+            alloc->user.resize(alloc->user.context, block, old_size, new_size, CL_ALIGN);
+        if (moved) alloc->bytes[kind] += new_size - old_size;
+        return moved;
+    }
+    void *moved = cl_alloc_get(alloc, kind, new_size);
+    if (!moved) return NULL;
+    memcpy(moved, block, old_size < new_size ? old_size : new_size);
+    cl_alloc_put(alloc, kind, block, old_size);
+    return moved;
+}
+
+bool cl_alloc_reserve(cl_alloc *alloc, cellar_bytes_kind kind, void **items, uint32_t *capacity,
+                      uint64_t n, size_t size)
+{
+    if (n <= *capacity) return true;
+    uint64_t wanted = *capacity ? *capacity : 4;
+    while (wanted < n) wanted *= 2;
+    size_t bytes;
+    if (wanted > UINT32_MAX || !cl_checked_mul((size_t)wanted, size, &bytes)) return false;
+    void *moved = cl_alloc_grow(alloc, kind, *items, *capacity * size, bytes);
+    if (!moved) return false;
+    *items = moved;
+    *capacity = (uint32_t)wanted;
+    return true;
+}

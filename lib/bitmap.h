@@ -1,0 +1,43 @@
+/*
+ * bitmap.h: ranges of bits in arrays of 64-bit words.
+ *
+ * Bit i is bit i % 64 of word i / 64. Ranges are [first, first + n); callers keep them inside the
+ * array.
+ */
+#ifndef CL_BITMAP_H
+#define CL_BITMAP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The bits of word `w` that lie in [first, first + n). */
+static inline uint64_t cl_bitmap_mask(uint32_t w, uint64_t first, uint64_t n)
+{
+    uint64_t begin = (uint64_t)w * 64;
+    uint64_t low = first > begin ? first - begin : 0;
+    uint64_t high = first + n < begin + 64 ? first + n - begin : 64;
+    if (low >= high) return 0;
+    uint64_t ones = high - low == 64 ? ~0ull : (1ull << (high - low)) - 1;
+    return ones << low;
+}
+
+static inline bool cl_bitmap_get(const uint64_t *words, uint32_t i)
+{
+    return words[i / 64] >> (i % 64) & 1;
+}
+
+static inline void cl_bitmap_set(uint64_t *words, uint32_t first, uint32_t n)
+{
+    if (n == 0) return;
+    for (uint32_t w = first / 64; w <= (first + n - 1) / 64; w++)
+        words[w] |= cl_bitmap_mask(w, first, n);
+}
+
+static inline void cl_bitmap_clear(uint64_t *words, uint32_t first, uint32_t n)
+{
+    if (n == 0) return;
+    for (uint32_t w = first / 64; w <= (first + n - 1) / 64; w++)
+        words[w] &= ~cl_bitmap_mask(w, first, n);
+}
+
+#endif /* CL_BITMAP_H */

@@ -1,0 +1,44 @@
+/*
+ * error.c: status texts and the filling of cellar_error.
+ */
+#include "error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+const char *cellar_status_text(cellar_status status)
+{
+    switch (status) {
+#define STATUS_TEXT(name, value, text)                                                             \
+    case name: return text;
+        CELLAR_STATUSES(STATUS_TEXT)
+#undef STATUS_TEXT
+    }
+    return "unknown status";
+}
+
+const char *cellar_version(void)
+{
+#define TEXT_OF(x) #x
+#define VERSION_TEXT(major, minor, patch) TEXT_OF(major) "." TEXT_OF(minor) "." TEXT_OF(patch)
+    return VERSION_TEXT(CELLAR_VERSION_MAJOR, CELLAR_VERSION_MINOR, CELLAR_VERSION_PATCH);
+}
+
+cellar_status cl_error_set(cellar_error *error, cellar_status status, int64_t at, const char *format,
+                           ...)
+{
+    if (error) {
+        error->status = status;
+        error->at = at;
+        va_list arguments;
+        va_start(arguments, format);
+        vsnprintf(error->message, sizeof error->message, format, arguments);
+        va_end(arguments);
+    }
+    return status;
+}
+
+cellar_status cl_error_no_memory(cellar_error *error, const char *what, size_t size)
+{
+    return cl_error_set(error, CELLAR_NO_MEMORY, -1, "no memory for %s (%zu bytes)", what, size);
+}

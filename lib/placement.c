@@ -1,0 +1,164 @@
+/*
+ * placement.c: the search for free stretches.
+ *
+ * Each preference of placement.h is the same search over a filtered view of the free map: the filter
+ * hides blocks that somebody claims, or that are partly used. Choosing the longest stretches exactly would need
+ * a sort; two scans with lengths counted by powers of two come within a factor of two of the fewest.
+ */
+#include "placement.h"
+
+#include <assert.h>
+
+#include "bitmap.h"
+
+enum filter { UNTOUCHED_BLOCKS, UNCLAIMED_BLOCKS, ALL_CELLS };
+
+typedef struct search {
+    const cl_cells *cells;
+    uint32_t owner;
+    enum filter filter;
+    uint32_t excluded, n_excluded; /* cells already chosen: [excluded, excluded + n_excluded) */
+} search;
+
+static uint64_t filter_half(const search *s, uint64_t word, uint32_t block)
+{
+    uint32_t shift = (block & 1) * CL_BLOCK;
+    uint64_t half = word >> shift & 0xffffffffu;
+    if (half == 0 || block >= s->cells->n_blocks) return 0;
+    uint32_t claim = s->cells->claims[block];
+    if (claim != 0 && claim != s->owner) return 0;
+    if (s->filter == UNTOUCHED_BLOCKS && (claim != 0 || half != 0xffffffffu)) return 0;
+    return half << shift;
+}
+
+/* Word w of the free map as this search sees it. */
+static uint64_t filtered_word(const search *s, uint32_t w)
+{
+    uint64_t word = s->cells->free_map[w];
+    if (word == 0) return 0;
+    if (s->n_excluded) word &= ~cl_bitmap_mask(w, s->excluded, s->n_excluded);
+    if (s->filter == ALL_CELLS) return word;
+    return filter_half(s, word, 2 * w) | filter_half(s, word, 2 * w + 1);
+}
+
+/* The next stretch at or after *at; moves *at behind it. */
+static bool next_stretch(const search *s, uint32_t *at, cl_stretch *out)
+{
+    uint32_t w = *at / 64;
+    if (w >= s->cells->n_words) return false;
+    uint64_t word = filtered_word(s, w) & (~0ull << (*at % 64));
+    while (word == 0) {
+        if (++w >= s->cells->n_words) return false;
+        word = filtered_word(s, w);
+    }
+    uint32_t first = w * 64 + (uint32_t)__builtin_ctzll(word);
+    uint64_t taken = ~word & (~0ull << (first % 64)); /* zeros of the view behind `first` */
+    while (taken == 0) {
+        if (++w >= s->cells->n_words) break;
+        taken = ~filtered_word(s, w);
+    }
+    uint32_t end = taken ? w * 64 + (uint32_t)__builtin_ctzll(taken) : s->cells->n_words * 64;
+    *out = (cl_stretch){first, end - first};
+    *at = end;
+    return true;
+}
+
+/* One stretch of at least n cells: the first that fits. */
+static bool first_fit(const search *s, uint32_t n, cl_stretch *out)
+{
+    uint32_t at = s->cells->first_free;
+    cl_stretch found;
+    while (next_stretch(s, &at, &found)) {
+        if (found.len < n) continue;
+        *out = (cl_stretch){found.cell, n};
+        return true;
+    }
+    return false;
+}
+
+static uint32_t length_class(uint32_t len)
+{
+    return 31 - (uint32_t)__builtin_clz(len);
+}
+
+/* Take stretches of one length class, or of all above it, until *wanted is 0. */
+static uint32_t collect(const search *s, uint32_t class, bool above, uint32_t *wanted,
+                        cl_stretch *out)
+{
+    uint32_t n_out = 0, at = s->cells->first_free;
+    cl_stretch found;
+    while (*wanted > 0 && next_stretch(s, &at, &found)) {
+        uint32_t its = length_class(found.len);
+        if (above ? its <= class : its != class) continue;
+        if (found.len > *wanted) found.len = *wanted;
+        out[n_out++] = found;
+        *wanted -= found.len;
+    }
+    return n_out;
+}
+
+/* The longest stretches of this view, until *wanted is 0 or the view is used up. */
+static uint32_t longest_first(const search *s, uint32_t *wanted, cl_stretch *out)
+{
+    uint64_t in_class[32] = {0};
+    uint32_t at = s->cells->first_free;
+    cl_stretch found;
+    while (next_stretch(s, &at, &found)) in_class[length_class(found.len)] += found.len;
+    uint32_t class = 31;
+    uint64_t sum = in_class[31];
+    while (class > 0 && sum < *wanted) sum += in_class[--class];
+    uint32_t n_out = collect(s, class, true, wanted, out);
+    return n_out + collect(s, class, false, wanted, out + n_out);
+}
+
+/* Cells right behind the tail that are free and claimed by nobody else. */
+static cl_stretch behind_tail(const cl_cells *cells, const cl_request *request)
+{
+    cl_stretch stretch = {0, 0};
+    if (request->tail == CL_NO_CELL) return stretch;
+    stretch.cell = request->tail + 1;
+    while (stretch.len < request->n) {
+        uint32_t cell = stretch.cell + stretch.len;
+        if (cell >= cells->n || !cl_bitmap_get(cells->free_map, cell)) break;
+        uint32_t claim = cells->claims[cell / CL_BLOCK];
+        if (claim != 0 && claim != request->owner) break;
+        stretch.len++;
+    }
+    return stretch;
+}
+
+uint32_t cl_placement_choose(const cl_cells *cells, const cl_request *request, cl_stretch *out)
+{
+    assert(request->n <= cells->n_free);
+    uint32_t n_out = 0, wanted = request->n;
+    cl_stretch behind = behind_tail(cells, request);
+    if (behind.len > 0) out[n_out++] = behind;
+    wanted -= behind.len;
+    if (wanted == 0) return n_out;
+
+    search s = {cells, request->owner, UNTOUCHED_BLOCKS, behind.cell, behind.len};
+    if (first_fit(&s, wanted, &out[n_out])) return n_out + 1;
+    s.filter = UNCLAIMED_BLOCKS;
+    if (first_fit(&s, wanted, &out[n_out])) return n_out + 1;
+
+    /* A wider view shows again what a narrower one gave, so the narrower one's cells are chosen
+     * only when they are all it has: at most one filter contributes part of its view. */
+    for (int filter = UNTOUCHED_BLOCKS; filter <= ALL_CELLS && wanted > 0; filter++) {
+        s.filter = (enum filter)filter;
+        uint32_t total = 0, at = cells->first_free;
+        cl_stretch found;
+        while (next_stretch(&s, &at, &found)) total += found.len;
+        if (total < wanted && filter != ALL_CELLS) continue;
+        n_out += longest_first(&s, &wanted, out + n_out);
+    }
+    assert(wanted == 0);
+    return n_out;
+}
+
+uint32_t cl_placement_claim(const cl_cells *cells, uint32_t owner, uint32_t last)
+{
+    uint32_t block = last / CL_BLOCK, next = last + 1;
+    if (cells->claims[block] != 0 && cells->claims[block] != owner) return CL_NO_BLOCK;
+    if (next >= cells->n || next / CL_BLOCK != block) return CL_NO_BLOCK;
+    return cl_bitmap_get(cells->free_map, next) ? block : CL_NO_BLOCK;
+}

@@ -1,0 +1,138 @@
+/*
+ * rope.c: from a description to frequencies, from positions to angles.
+ *
+ * Sources: RoPE, Su et al., arXiv:2104.09864; YaRN, Peng et al., arXiv:2309.00071 (the ramp between
+ * interpolated and kept frequencies is its section 3.2, the magnitude its section 3.4).
+ */
+#include "rope.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "error.h"
+
+static const double two_pi = 6.283185307179586476925286766559;
+
+uint32_t cl_rope_pairs(const cellar_rope *rope, uint32_t k_size)
+{
+    if (rope->kind == CELLAR_ROPE_NONE) return 0;
+    return (rope->n_rot ? rope->n_rot : k_size) / 2;
+}
+
+static bool is_positive(double x)
+{
+    return isfinite(x) && x > 0;
+}
+
+static cellar_status validate_yarn(const cellar_rope *rope, uint32_t layer, cellar_error *error)
+{
+    if (!(rope->yarn_ext >= 0 && rope->yarn_ext <= 1))
+        CL_FAIL(error, CELLAR_INVALID, layer, "layer %u: rope.yarn_ext %g is not in 0..1", layer,
+                rope->yarn_ext);
+    if (!is_positive(rope->yarn_attn))
+        CL_FAIL(error, CELLAR_INVALID, layer, "layer %u: rope.yarn_attn %g is not above 0", layer,
+                rope->yarn_attn);
+    if (rope->yarn_ext == 0) return CELLAR_OK;
+    if (!is_positive(rope->yarn_beta_fast) || !is_positive(rope->yarn_beta_slow))
+        CL_FAIL(error, CELLAR_INVALID, layer, "layer %u: rope.yarn_beta_fast and _slow must be above 0",
+                layer);
+    if (rope->yarn_context == 0)
+        CL_FAIL(error, CELLAR_INVALID, layer,
+                "layer %u: rope.yarn_context must be given when yarn_ext is above 0", layer);
+    if (rope->base == 1.0)
+        CL_FAIL(error, CELLAR_INVALID, layer, "layer %u: rope.base 1 cannot be used with YaRN", layer);
+    return CELLAR_OK;
+}
+
+cellar_status cl_rope_validate(const cellar_rope *rope, uint32_t k_size, uint32_t layer,
+                               cellar_error *error)
+{
+    if (rope->kind == CELLAR_ROPE_NONE) return CELLAR_OK;
+    if (rope->kind != CELLAR_ROPE_NORMAL && rope->kind != CELLAR_ROPE_NEOX)
+        CL_FAIL(error, CELLAR_INVALID, layer, "layer %u: rope.kind %d is not known", layer,
+                (int)rope->kind);
+    uint32_t n_rot = rope->n_rot ? rope->n_rot : k_size;
+    if (n_rot % 2 != 0 || n_rot > k_size)
+        CL_FAIL(error, CELLAR_INVALID, layer,
+                "layer %u: rope.n_rot %u must be even and at most k_size %u", layer, n_rot, k_size);
+    if (!is_positive(rope->base))
+        CL_FAIL(error, CELLAR_INVALID, layer, "layer %u: rope.base %g is not above 0", layer,
+                rope->base);
+    if (!is_positive(rope->scale))
+        CL_FAIL(error, CELLAR_INVALID, layer, "layer %u: rope.scale %g is not above 0", layer,
+                rope->scale);
+    for (uint32_t i = 0; rope->factors && i < n_rot / 2; i++)
+        if (!is_positive(rope->factors[i]))
+            CL_FAIL(error, CELLAR_INVALID, layer, "layer %u: rope.factors[%u] %g is not above 0",
+                    layer, i, (double)rope->factors[i]);
+    return validate_yarn(rope, layer, error);
+}
+
+/*
+ * The pair whose wavelength fits `rotations` times into the training context: solve
+ * context * base^(-2i/n_rot) = 2 pi rotations for i.
+ */
+static double pair_of_rotations(const cellar_rope *rope, uint32_t n_rot, double rotations)
+{
+    return n_rot * log(rope->yarn_context / (rotations * two_pi)) / (2 * log(rope->base));
+}
+
+static double clamp(double x, double low, double high)
+{
+    return x < low ? low : x > high ? high : x;
+}
+
+void cl_rope_init(cl_rope *out, const cellar_rope *rope, uint32_t k_size, double *frequencies)
+{
+    out->kind = rope->kind;
+    out->n_pairs = cl_rope_pairs(rope, k_size);
+    out->magnitude = rope->yarn_attn;
+    out->frequencies = frequencies;
+    uint32_t n_rot = 2 * out->n_pairs;
+    double low = 0, high = 0;
+    if (rope->yarn_ext > 0) {
+        out->magnitude *= 1 + 0.1 * log(1 / rope->scale);
+        low = clamp(floor(pair_of_rotations(rope, n_rot, rope->yarn_beta_fast)), 0, n_rot - 1.0);
+        high = clamp(ceil(pair_of_rotations(rope, n_rot, rope->yarn_beta_slow)), 0, n_rot - 1.0);
+    }
+    for (uint32_t i = 0; i < out->n_pairs; i++) {
+        double kept = pow(rope->base, -2.0 * i / n_rot);
+        if (rope->factors) kept /= rope->factors[i];
+        double interpolated = kept * rope->scale;
+        double ramp = clamp((i - low) / fmax(0.001, high - low), 0, 1); /* 0: fast pair, 1: slow */
+        double keep = rope->yarn_ext * (1 - ramp);
+        frequencies[i] = interpolated * (1 - keep) + kept * keep;
+    }
+}
+
+bool cl_rope_same(const cellar_rope *a, uint32_t a_size, const cellar_rope *b, uint32_t b_size)
+{
+    if (a->kind != b->kind) return false;
+    if (a->kind == CELLAR_ROPE_NONE) return true;
+    uint32_t n_pairs = cl_rope_pairs(a, a_size);
+    if (n_pairs != cl_rope_pairs(b, b_size) || a->base != b->base || a->scale != b->scale ||
+        a->yarn_ext != b->yarn_ext || a->yarn_attn != b->yarn_attn || !a->factors != !b->factors)
+        return false;
+    if (a->factors && memcmp(a->factors, b->factors, n_pairs * sizeof(float)) != 0) return false;
+    return a->yarn_ext == 0 ||
+           (a->yarn_beta_fast == b->yarn_beta_fast && a->yarn_beta_slow == b->yarn_beta_slow &&
+            a->yarn_context == b->yarn_context);
+}
+
+void cl_rope_angles(const cl_rope *rope, int64_t distance, double magnitude, float *c, float *s)
+{
+    for (uint32_t i = 0; i < rope->n_pairs; i++) {
+        double angle = (double)distance * rope->frequencies[i];
+        c[i] = (float)(cos(angle) * magnitude);
+        s[i] = (float)(sin(angle) * magnitude);
+    }
+}
+
+void cl_rope_turn(const cl_rope *rope, const cl_kernels *kernels, float *head, const float *c,
+                  const float *s)
+{
+    if (rope->kind == CELLAR_ROPE_NORMAL)
+        kernels->rope_normal(head, rope->n_pairs, c, s);
+    else if (rope->kind == CELLAR_ROPE_NEOX)
+        kernels->rope_neox(head, rope->n_pairs, c, s);
+}

@@ -1,0 +1,314 @@
+/*
+ * sequences.c: operations on sequences as edits of run lists.
+ *
+ * All of them work the same way: cut the list at the two ends of the range (so that the range is a
+ * whole number of runs), edit those runs, and join the neighbours that now touch.
+ */
+#include "sequences.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "error.h"
+
+/* ---- helpers ---------------------------------------------------------------------------------- */
+
+void cl_sequences_set_claim(cl_sequences *sequences, uint32_t slot, uint32_t block)
+{
+    cl_sequence *sequence = &sequences->table.items[slot];
+    if (sequence->claim != CL_NO_BLOCK) sequences->cells.claims[sequence->claim] = 0;
+    if (block != CL_NO_BLOCK) sequences->cells.claims[block] = slot + 1;
+    sequence->claim = block;
+}
+
+void cl_sequences_drop_if_empty(cl_sequences *sequences, uint32_t slot)
+{
+    if (slot == CL_NO_SLOT || sequences->table.items[slot].runs.n > 0) return;
+    cl_sequences_set_claim(sequences, slot, CL_NO_BLOCK);
+    cl_sequence_table_drop(&sequences->table, sequences->alloc, slot);
+}
+
+cellar_status cl_sequences_reserve(cl_sequences *sequences, uint32_t slot, uint64_t n,
+                                   cellar_error *error)
+{
+    cl_runs *runs = &sequences->table.items[slot].runs;
+    if (!cl_runs_reserve(runs, sequences->alloc, runs->n + n))
+        return cl_error_no_memory(error, "runs", (size_t)(runs->n + n) * sizeof(cl_run));
+    return CELLAR_OK;
+}
+
+static cl_runs *runs_of(cl_sequences *sequences, uint32_t slot)
+{
+    return &sequences->table.items[slot].runs;
+}
+
+static void release_runs(cl_sequences *sequences, const cl_run *runs, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        cl_cells_release(&sequences->cells, runs[i].cell, runs[i].len);
+}
+
+/* Runs [*first, *last) of the list overlap the range. */
+static void find_range(const cl_runs *runs, cl_range range, uint32_t *first, uint32_t *last)
+{
+    *first = cl_runs_find(runs, range.p0);
+    *last = *first;
+    if (range.p1 == INT64_MAX) {
+        *last = runs->n;
+        return;
+    }
+    /* Runs are sorted: the first that begins at or after p1 ends the range. */
+    uint32_t low = *first, high = runs->n;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (runs->items[middle].pos < range.p1)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    *last = low;
+}
+
+/* The cut at the end of a range that is not empty; call it after the one at its beginning. */
+static uint32_t cut_end(cl_runs *runs, cl_range range)
+{
+    return range.p1 == INT64_MAX ? runs->n : cl_runs_cut(runs, range.p1);
+}
+
+/* ---- remove ----------------------------------------------------------------------------------- */
+
+cellar_status cl_sequences_prepare_remove(cl_sequences *sequences, cellar_seq id, cl_range range,
+                                          cellar_error *error)
+{
+    uint32_t slot = cl_sequence_table_find(&sequences->table, id);
+    if (slot == CL_NO_SLOT || range.p0 >= range.p1) return CELLAR_OK;
+    /* A cut at each end; what lies between goes afterwards. */
+    return cl_sequences_reserve(sequences, slot, 2, error);
+}
+
+/* Cut the range out of a list; cells are released. */
+static void remove_range(cl_sequences *sequences, cl_runs *runs, cl_range range)
+{
+    uint32_t first = cl_runs_cut(runs, range.p0);
+    uint32_t last = cut_end(runs, range);
+    release_runs(sequences, runs->items + first, last - first);
+    cl_runs_erase(runs, first, last);
+    cl_runs_join(runs, first);
+}
+
+void cl_sequences_remove(cl_sequences *sequences, cellar_seq id, cl_range range)
+{
+    uint32_t slot = cl_sequence_table_find(&sequences->table, id);
+    if (slot == CL_NO_SLOT || range.p0 >= range.p1) return;
+    remove_range(sequences, runs_of(sequences, slot), range);
+    cl_sequences_drop_if_empty(sequences, slot);
+}
+
+/* ---- copy ------------------------------------------------------------------------------------- */
+
+cellar_status cl_sequences_prepare_copy(cl_sequences *sequences, cellar_seq from, cellar_seq to,
+                                        cl_range range, cellar_error *error)
+{
+    if (from == to || range.p0 >= range.p1) return CELLAR_OK;
+    uint32_t first, last;
+    find_range(cl_sequence_table_runs(&sequences->table, from), range, &first, &last);
+    uint32_t n_copied = last > first ? last - first : 0;
+    uint32_t slot = cl_sequence_table_find(&sequences->table, to);
+    if (slot == CL_NO_SLOT && n_copied == 0) return CELLAR_OK;
+    if (slot == CL_NO_SLOT) {
+        slot = cl_sequence_table_add(&sequences->table, sequences->alloc, to);
+        if (slot == CL_NO_SLOT) return cl_error_no_memory(error, "a sequence", sizeof(cl_sequence));
+    }
+    cellar_status status = cl_sequences_reserve(sequences, slot, (uint64_t)n_copied + 2, error);
+    if (status != CELLAR_OK) cl_sequences_drop_if_empty(sequences, slot);
+    return status;
+}
+
+void cl_sequences_cancel_copy(cl_sequences *sequences, cellar_seq to)
+{
+    cl_sequences_drop_if_empty(sequences, cl_sequence_table_find(&sequences->table, to));
+}
+
+void cl_sequences_copy(cl_sequences *sequences, cellar_seq from, cellar_seq to, cl_range range)
+{
+    uint32_t slot = cl_sequence_table_find(&sequences->table, to);
+    if (from == to || range.p0 >= range.p1 || slot == CL_NO_SLOT) return;
+    const cl_runs *source = cl_sequence_table_runs(&sequences->table, from);
+    cl_runs *runs = runs_of(sequences, slot);
+    uint32_t first, last;
+    find_range(source, range, &first, &last);
+
+    /* Hold before releasing: a cell that both have must not become free in between. */
+    cl_run clipped;
+    for (uint32_t i = first; i < last; i++)
+        if (cl_run_clip(&source->items[i], range.p0, range.p1, &clipped))
+            cl_cells_hold(&sequences->cells, clipped.cell, clipped.len);
+
+    uint32_t begin = cl_runs_cut(runs, range.p0);
+    uint32_t end = cut_end(runs, range);
+    release_runs(sequences, runs->items + begin, end - begin);
+    cl_runs_erase(runs, begin, end);
+    if (last > first) {
+        uint32_t n = last - first;
+        cl_runs_insert(runs, begin, source->items + first, n);
+        (void)cl_run_clip(&runs->items[begin], range.p0, range.p1, &runs->items[begin]);
+        (void)cl_run_clip(&runs->items[begin + n - 1], range.p0, range.p1,
+                          &runs->items[begin + n - 1]);
+        cl_runs_join(runs, begin + n);
+    }
+    cl_runs_join(runs, begin);
+    cl_sequences_drop_if_empty(sequences, slot);
+}
+
+/* ---- keep, clear ------------------------------------------------------------------------------ */
+
+void cl_sequences_keep(cl_sequences *sequences, cellar_seq id)
+{
+    for (uint32_t slot = 0; slot < sequences->table.n_slots; slot++) {
+        const cl_sequence *sequence = &sequences->table.items[slot];
+        if (sequence->id < 0 || sequence->id == id) continue;
+        cl_sequences_remove(sequences, sequence->id, (cl_range){0, INT64_MAX});
+    }
+}
+
+void cl_sequences_clear(cl_sequences *sequences)
+{
+    cl_sequence_table_free(&sequences->table, sequences->alloc);
+    cl_cells_clear(&sequences->cells);
+}
+
+/* ---- shift ------------------------------------------------------------------------------------ */
+
+/* The part of the range that stays at or above 0 when moved by delta. */
+static cl_range surviving(cl_range range, int64_t delta)
+{
+    if (range.p0 + delta < 0) range.p0 = -delta;
+    return range;
+}
+
+/*
+ * A range that is about to move, cut out of its list: runs [dropped, first) would come to stand below
+ * 0 and are forgotten, runs [first, last) move.
+ */
+typedef struct move {
+    uint32_t dropped, first, last;
+    int64_t delta;
+} move;
+
+/*
+ * Would the moved runs land on one of those that stay? Returns the first such position, or -1. Both
+ * sides are sorted, so one walk over the two suffices.
+ */
+static int64_t find_collision(const cl_runs *runs, move m)
+{
+    uint32_t mover = m.first, other = cl_runs_find(runs, runs->items[m.first].pos + m.delta);
+    while (mover < m.last) {
+        if (other >= m.dropped && other < m.last) other = m.last;
+        if (other >= runs->n) return -1;
+        const cl_run *moving = &runs->items[mover], *staying = &runs->items[other];
+        int64_t move_first = moving->pos + m.delta, move_last = cl_run_last(moving) + m.delta;
+        if (move_last < staying->pos)
+            mover++;
+        else if (cl_run_last(staying) < move_first)
+            other++;
+        else
+            return move_first > staying->pos ? move_first : staying->pos;
+    }
+    return -1;
+}
+
+/* Do the moved runs stay between the same neighbours? */
+static bool keeps_order(const cl_runs *runs, move m)
+{
+    const cl_run *items = runs->items;
+    return (m.dropped == 0 || items[m.dropped - 1].pos < items[m.first].pos + m.delta) &&
+           (m.last == runs->n || items[m.last - 1].pos + m.delta < items[m.last].pos);
+}
+
+/* See whether the runs can move, and make room for it. */
+static cellar_status prepare_move(cl_sequences *sequences, uint32_t slot, move m,
+                                  cellar_error *error)
+{
+    const cl_runs *runs = runs_of(sequences, slot);
+    int id = (int)sequences->table.items[slot].id;
+    int64_t end = cl_run_last(&runs->items[m.last - 1]);
+    if (end + m.delta > INT32_MAX - 1)
+        CL_FAIL(error, CELLAR_INVALID, end,
+                "shift of sequence %d by %lld: position %lld would exceed the largest, %d", id,
+                (long long)m.delta, (long long)end, INT32_MAX - 1);
+    int64_t collision = find_collision(runs, m);
+    if (collision >= 0)
+        CL_FAIL(error, CELLAR_REFUSED, collision,
+                "shift of sequence %d by %lld: it already holds position %lld; remove that first",
+                id, (long long)m.delta, (long long)collision);
+    if (keeps_order(runs, m)) return CELLAR_OK;
+    return cl_sequences_reserve(sequences, slot, runs->n + 3ull, error); /* see reorder */
+}
+
+cellar_status cl_sequences_prepare_shift(cl_sequences *sequences, cellar_seq id, cl_range range,
+                                         int64_t delta, cellar_error *error)
+{
+    uint32_t slot = cl_sequence_table_find(&sequences->table, id);
+    if (slot == CL_NO_SLOT || range.p0 >= range.p1 || delta == 0) return CELLAR_OK;
+    CL_TRY(cl_sequences_reserve(sequences, slot, 3, error)); /* one for each cut */
+    cl_range kept = surviving(range, delta);
+    if (kept.p0 >= kept.p1) return CELLAR_OK;
+    cl_runs *runs = runs_of(sequences, slot);
+    move m = {.dropped = cl_runs_cut(runs, range.p0), .delta = delta};
+    m.first = cl_runs_cut(runs, kept.p0);
+    m.last = cut_end(runs, kept);
+    cellar_status status = CELLAR_OK;
+    if (m.first < m.last) status = prepare_move(sequences, slot, m, error);
+    cl_runs_join(runs, m.last); /* undo the cuts */
+    cl_runs_join(runs, m.first);
+    cl_runs_join(runs, m.dropped);
+    return status;
+}
+
+/* Sort the moved runs [first, last) in among the others: a merge through the spare room behind. */
+static void reorder(cl_runs *runs, uint32_t first, uint32_t last)
+{
+    cl_run *merged = runs->items + runs->n;
+    assert(2 * (uint64_t)runs->n <= runs->capacity);
+    uint32_t n = 0, moved = first, other = 0;
+    while (n < runs->n) {
+        if (other == first) other = last;
+        bool take_moved = moved < last && (other >= runs->n ||
+                                           runs->items[moved].pos < runs->items[other].pos);
+        merged[n++] = runs->items[take_moved ? moved++ : other++];
+    }
+    memcpy(runs->items, merged, n * sizeof(cl_run));
+    for (uint32_t i = n; i-- > 1;) cl_runs_join(runs, i);
+}
+
+/* Add delta to every run of the range, and put them where they now belong. */
+static void move_range(cl_runs *runs, cl_range range, int64_t delta)
+{
+    uint32_t first = cl_runs_cut(runs, range.p0), last = cut_end(runs, range);
+    if (first == last) return;
+    bool is_sorted = keeps_order(runs, (move){first, first, last, delta});
+    for (uint32_t i = first; i < last; i++) {
+        runs->items[i].pos += (int32_t)delta;
+        runs->items[i].shift += (int32_t)delta;
+    }
+    if (!is_sorted) {
+        reorder(runs, first, last);
+        return;
+    }
+    cl_runs_join(runs, last);
+    cl_runs_join(runs, first);
+}
+
+void cl_sequences_shift(cl_sequences *sequences, cellar_seq id, cl_range range, int64_t delta)
+{
+    uint32_t slot = cl_sequence_table_find(&sequences->table, id);
+    if (slot == CL_NO_SLOT || range.p0 >= range.p1 || delta == 0) return;
+    cl_runs *runs = runs_of(sequences, slot);
+    cl_range kept = surviving(range, delta);
+    if (kept.p0 > range.p0) {
+        int64_t end = kept.p0 < range.p1 ? kept.p0 : range.p1;
+        remove_range(sequences, runs, (cl_range){range.p0, end});
+    }
+    if (kept.p0 < kept.p1) move_range(runs, kept, delta);
+    cl_sequences_drop_if_empty(sequences, slot);
+}

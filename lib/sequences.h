@@ -1,0 +1,59 @@
+/*
+ * sequences.h: what can be done to sequences: remove, copy, keep, shift.
+ *
+ * A sequence is a list of runs; each operation edits the lists of the sequences it names and counts
+ * holders up or down for the cells it touches. Nothing else is looked at: not the pool, not other
+ * sequences. In particular a shift happens here, in cl_sequences_shift, by adding to `pos` and `shift` of
+ * runs; no row is touched.
+ *
+ * Each operation that can fail is two calls: `prepare` says whether it can be done and reserves the
+ * room it needs (all that may remain of a failure is spare room in a list), then the operation itself
+ * cannot fail. A memory of several groups prepares all of them before it does any.
+ */
+#ifndef CL_SEQUENCES_H
+#define CL_SEQUENCES_H
+
+#include "cells.h"
+#include "sequence_table.h"
+
+/* The sequences of one group and the cells they hold. */
+typedef struct cl_sequences {
+    cl_sequence_table table;
+    cl_cells cells;
+    cl_alloc *alloc;
+} cl_sequences;
+
+/* Positions [p0, p1); p1 = INT64_MAX: to the end. */
+typedef struct cl_range {
+    int64_t p0, p1;
+} cl_range;
+
+cellar_status cl_sequences_prepare_remove(cl_sequences *sequences, cellar_seq id, cl_range range,
+                                          cellar_error *error);
+void cl_sequences_remove(cl_sequences *sequences, cellar_seq id, cl_range range);
+
+/* `to` may have been made by a prepare that is not followed by the copy: then cancel. */
+cellar_status cl_sequences_prepare_copy(cl_sequences *sequences, cellar_seq from, cellar_seq to,
+                                        cl_range range, cellar_error *error);
+void cl_sequences_copy(cl_sequences *sequences, cellar_seq from, cellar_seq to, cl_range range);
+void cl_sequences_cancel_copy(cl_sequences *sequences, cellar_seq to);
+
+void cl_sequences_keep(cl_sequences *sequences, cellar_seq id);
+void cl_sequences_clear(cl_sequences *sequences);
+
+/* CELLAR_INVALID: a position would exceed INT32_MAX - 1. CELLAR_REFUSED: it would land on others. */
+cellar_status cl_sequences_prepare_shift(cl_sequences *sequences, cellar_seq id, cl_range range,
+                                         int64_t delta, cellar_error *error);
+void cl_sequences_shift(cl_sequences *sequences, cellar_seq id, cl_range range, int64_t delta);
+
+/* Room for `n` more runs in a sequence's list. */
+cellar_status cl_sequences_reserve(cl_sequences *sequences, uint32_t slot, uint64_t n,
+                                   cellar_error *error);
+
+/* Give up a sequence's claim and slot if nothing is left of it. */
+void cl_sequences_drop_if_empty(cl_sequences *sequences, uint32_t slot);
+
+/* Make `block` (or CL_NO_BLOCK) what the sequence claims, instead of what it claimed before. */
+void cl_sequences_set_claim(cl_sequences *sequences, uint32_t slot, uint32_t block);
+
+#endif /* CL_SEQUENCES_H */

@@ -1,0 +1,165 @@
+/*
+ * step.c: from a batch to members, positions and micro-batches, rule by rule.
+ */
+#include "step.h"
+
+#include <string.h>
+
+#include "error.h"
+
+#define NO_TOKEN UINT32_MAX
+#define NO_MEMBER UINT32_MAX
+
+static cellar_status check_batch(const cellar_batch *batch, cellar_error *error)
+{
+    if (!batch) CL_FAIL(error, CELLAR_INVALID, -1, "no batch");
+    if (batch->struct_size != sizeof *batch)
+        CL_FAIL(error, CELLAR_INVALID, -1, "batch.struct_size is %zu, not %zu: use cellar_batch_init",
+                batch->struct_size, sizeof *batch);
+    if (batch->n_tokens == 0 || batch->n_tokens > 1u << 30)
+        CL_FAIL(error, CELLAR_INVALID, -1, "batch.n_tokens %u is not in 1..2^30", batch->n_tokens);
+    if (!batch->seq_begin) return CELLAR_OK;
+    if (!batch->seqs) CL_FAIL(error, CELLAR_INVALID, -1, "batch.seq_begin without batch.seqs");
+    if (batch->seq_begin[0] != 0)
+        CL_FAIL(error, CELLAR_INVALID, 0, "batch.seq_begin[0] is %u, not 0", batch->seq_begin[0]);
+    for (uint32_t i = 0; i < batch->n_tokens; i++)
+        if (batch->seq_begin[i + 1] <= batch->seq_begin[i] || batch->seq_begin[i + 1] > 1u << 30)
+            CL_FAIL(error, CELLAR_INVALID, i,
+                    "token %u: batch.seq_begin must rise by 1 or more from token to token", i);
+    return CELLAR_OK;
+}
+
+/* Sequences of token i: ids[0..n). */
+static const cellar_seq *ids_of(const cellar_batch *batch, uint32_t i, uint32_t *n)
+{
+    static const cellar_seq zero = 0;
+    *n = 1;
+    if (!batch->seqs) return &zero;
+    if (!batch->seq_begin) return &batch->seqs[i];
+    *n = batch->seq_begin[i + 1] - batch->seq_begin[i];
+    return &batch->seqs[batch->seq_begin[i]];
+}
+
+static cellar_status carve(cl_step *step, uint32_t n_tokens, uint32_t n_memberships, cl_alloc *alloc,
+                           cellar_error *error)
+{
+    step->map_size = 2;
+    while (step->map_size < 2 * (uint64_t)n_memberships) step->map_size *= 2;
+    size_t total = 0;
+    bool fits = cl_arena_add(&total, n_tokens, sizeof(uint32_t)) &&
+                cl_arena_add(&total, n_tokens, sizeof(cellar_pos)) &&
+                cl_arena_add(&total, n_tokens, sizeof(cellar_token)) &&
+                cl_arena_add(&total, n_tokens + 1, sizeof(uint32_t)) &&
+                cl_arena_add(&total, n_memberships, sizeof(uint32_t)) &&
+                cl_arena_add(&total, n_memberships, sizeof(cl_member)) &&
+                cl_arena_add(&total, step->map_size, sizeof(uint32_t));
+    if (!fits || !cl_arena_reset(&step->arena, alloc, total))
+        return cl_error_no_memory(error, "a step", total);
+    step->indices = cl_arena_take(&step->arena, n_tokens, sizeof(uint32_t));
+    step->positions = cl_arena_take(&step->arena, n_tokens, sizeof(cellar_pos));
+    step->tokens = cl_arena_take(&step->arena, n_tokens, sizeof(cellar_token));
+    step->member_begin = cl_arena_take(&step->arena, n_tokens + 1, sizeof(uint32_t));
+    step->member_of = cl_arena_take(&step->arena, n_memberships, sizeof(uint32_t));
+    step->members = cl_arena_take(&step->arena, n_memberships, sizeof(cl_member));
+    step->map = cl_arena_take(&step->arena, step->map_size, sizeof(uint32_t));
+    memset(step->map, 0xff, step->map_size * sizeof(uint32_t));
+    return CELLAR_OK;
+}
+
+/* The member of that name, made if it is new. */
+static uint32_t member_of_id(cl_step *step, cellar_seq id, const cl_step_questions *questions)
+{
+    uint32_t at = ((uint32_t)id * 0x9e3779b1u) >> 7 & (step->map_size - 1);
+    while (step->map[at] != NO_MEMBER) {
+        if (step->members[step->map[at]].id == id) return step->map[at];
+        at = (at + 1) & (step->map_size - 1);
+    }
+    uint32_t member = step->n_members++;
+    step->map[at] = member;
+    step->members[member] =
+        (cl_member){id, questions->next_position(questions->context, id), NO_TOKEN, 0};
+    return member;
+}
+
+/*
+ * A token that stands in several sequences reads the past of the first; the others must have the same:
+ * either none of them had a token in this batch and they hold the same cells, or all of them share
+ * their last token, which was checked in its turn.
+ */
+static cellar_status check_coupled(uint32_t token, const cl_member *a, const cl_member *b,
+                                   const cl_step_questions *questions, cellar_error *error)
+{
+    bool same = a->last_token == b->last_token &&
+                (a->last_token != NO_TOKEN ||
+                 questions->same_past(questions->context, a->id, b->id));
+    if (!same)
+        CL_FAIL(error, CELLAR_INVALID, token,
+                "token %u stands in sequences %d and %d, which do not hold the same cells", token,
+                (int)a->id, (int)b->id);
+    return CELLAR_OK;
+}
+
+/* Where token i stands, after checking it against each of its members. */
+static cellar_status resolve_position(cl_step *step, const cellar_batch *batch, uint32_t i,
+                                      cellar_error *error)
+{
+    const uint32_t *members = step->member_of + step->member_begin[i];
+    uint32_t n = step->member_begin[i + 1] - step->member_begin[i];
+    cellar_pos wanted = step->members[members[0]].next;
+    cellar_pos pos = batch->positions ? batch->positions[i] : wanted < 0 ? 0 : wanted;
+    if (pos < 0 || pos > INT32_MAX - 1)
+        CL_FAIL(error, CELLAR_INVALID, i, "token %u: position %d is not in 0..%d", i, (int)pos,
+                INT32_MAX - 1);
+    for (uint32_t k = 0; k < n; k++) {
+        cl_member *member = &step->members[members[k]];
+        if (member->last_token == i)
+            CL_FAIL(error, CELLAR_INVALID, i, "token %u names sequence %d twice", i, (int)member->id);
+        if (member->next >= 0 && member->next != pos)
+            CL_FAIL(error, CELLAR_INVALID, i,
+                    "token %u: position %d in sequence %d, whose next position is %d%s", i, (int)pos,
+                    (int)member->id, (int)member->next,
+                    pos < member->next ? "; to rewind, remove from there on first" : "");
+        member->next = pos + 1;
+        member->last_token = i;
+        member->n_tokens++;
+    }
+    step->positions[i] = pos;
+    return CELLAR_OK;
+}
+
+static cellar_status resolve_token(cl_step *step, const cellar_batch *batch, uint32_t i,
+                                   const cl_step_questions *questions, cellar_error *error)
+{
+    uint32_t n;
+    const cellar_seq *ids = ids_of(batch, i, &n);
+    uint32_t *members = step->member_of + step->member_begin[i];
+    for (uint32_t k = 0; k < n; k++) {
+        if (ids[k] < 0)
+            CL_FAIL(error, CELLAR_INVALID, i, "token %u: sequence %d is below 0", i, (int)ids[k]);
+        members[k] = member_of_id(step, ids[k], questions);
+    }
+    for (uint32_t k = 1; k < n; k++)
+        CL_TRY(check_coupled(i, &step->members[members[0]], &step->members[members[k]], questions,
+                             error));
+    step->member_begin[i + 1] = step->member_begin[i] + n;
+    step->indices[i] = i;
+    step->tokens[i] = batch->tokens ? batch->tokens[i] : -1;
+    return resolve_position(step, batch, i, error);
+}
+
+cellar_status cl_step_resolve(cl_step *step, const cellar_batch *batch, uint32_t n_ubatch,
+                              const cl_step_questions *questions, cl_alloc *alloc,
+                              cellar_error *error)
+{
+    CL_TRY(check_batch(batch, error));
+    uint32_t n_memberships = batch->seq_begin ? batch->seq_begin[batch->n_tokens] : batch->n_tokens;
+    CL_TRY(carve(step, batch->n_tokens, n_memberships, alloc, error));
+    step->n_tokens = batch->n_tokens;
+    step->n_ubatch = n_ubatch;
+    step->n_ubatches = (batch->n_tokens - 1) / n_ubatch + 1;
+    step->n_members = 0;
+    step->member_begin[0] = 0;
+    for (uint32_t i = 0; i < batch->n_tokens; i++)
+        CL_TRY(resolve_token(step, batch, i, questions, error));
+    return CELLAR_OK;
+}

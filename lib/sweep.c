@@ -1,0 +1,262 @@
+/*
+ * sweep.c: cutting runs into key blocks, and finding those that several sequences share.
+ */
+#include "sweep.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cells.h"
+#include "error.h"
+
+#define NONE UINT32_MAX
+
+/* ---- room and shifts -------------------------------------------------------------------------- */
+
+/* Upper bounds for the key blocks and pieces that a list of runs can be cut into. */
+static void count_cuts(const cl_runs *runs, uint64_t *blocks, uint64_t *pieces)
+{
+    for (uint32_t i = 0; i < runs->n; i++) {
+        uint64_t len = runs->items[i].len;
+        *blocks += len / CL_KEYS + 2;
+        *pieces += len / CL_KEYS + 2 + len / CL_BLOCK + 1;
+    }
+}
+
+static int compare_shifts(const void *a, const void *b)
+{
+    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Every shift among the runs, and 0, sorted and once each; `shifts` has room for 1 + all runs. */
+static uint32_t collect_shifts(int32_t *shifts, const cl_past *pasts, uint32_t n_pasts)
+{
+    uint32_t n = 0;
+    shifts[n++] = 0;
+    for (uint32_t p = 0; p < n_pasts; p++) {
+        const cl_runs *runs = pasts[p].runs;
+        for (uint32_t i = 0; i < runs->n; i++)
+            if (runs->items[i].shift != shifts[n - 1]) shifts[n++] = runs->items[i].shift;
+    }
+    qsort(shifts, n, sizeof *shifts, compare_shifts);
+    uint32_t n_distinct = 1;
+    for (uint32_t i = 1; i < n; i++)
+        if (shifts[i] != shifts[n_distinct - 1]) shifts[n_distinct++] = shifts[i];
+    return n_distinct;
+}
+
+static uint32_t index_of_shift(const cl_sweep *sweep, int32_t shift)
+{
+    const int32_t *found =
+        bsearch(&shift, sweep->shifts, sweep->n_shifts, sizeof shift, compare_shifts);
+    assert(found);
+    return (uint32_t)(found - sweep->shifts);
+}
+
+static void compute_turns(cl_sweep *sweep, const cl_rope *ropes, uint32_t n_ropes)
+{
+    float *at = sweep->turns;
+    for (uint32_t i = 0; i < sweep->n_shifts; i++)
+        for (uint32_t r = 0; r < n_ropes; r++) {
+            uint32_t n = ropes[r].n_pairs;
+            cl_rope_angles(&ropes[r], -(int64_t)sweep->shifts[i], 1.0, at, at + n);
+            at += 2 * (size_t)n;
+        }
+}
+
+cellar_status cl_sweep_prepare(cl_sweep *sweep, const cl_past *pasts, uint32_t n_pasts,
+                               uint32_t n_tokens, const cl_rope *ropes, uint32_t n_ropes,
+                               cl_alloc *alloc, cellar_error *error)
+{
+    uint64_t blocks = 0, pieces = 0, runs = 1;
+    for (uint32_t p = 0; p < n_pasts; p++) {
+        count_cuts(pasts[p].runs, &blocks, &pieces);
+        count_cuts(pasts[p].pending, &blocks, &pieces);
+        runs += pasts[p].runs->n;
+    }
+    sweep->n_angles = 0;
+    for (uint32_t r = 0; r < n_ropes; r++) sweep->n_angles += 2 * ropes[r].n_pairs;
+    uint64_t map_size = 16;
+    while (map_size < 2 * blocks) map_size *= 2;
+    size_t total = 0, n_views = n_pasts < n_tokens ? n_pasts : n_tokens;
+    bool fits = pieces < UINT32_MAX && map_size <= UINT32_MAX &&
+                cl_arena_add(&total, n_tokens, sizeof(uint32_t)) &&
+                cl_arena_add(&total, n_tokens, sizeof(uint32_t)) &&
+                cl_arena_add(&total, n_views, sizeof(cl_view)) &&
+                cl_arena_add(&total, (size_t)pieces, sizeof(cl_piece)) &&
+                cl_arena_add(&total, (size_t)blocks, sizeof(cl_key_block)) &&
+                cl_arena_add(&total, (size_t)blocks, sizeof(uint32_t)) &&
+                cl_arena_add(&total, (size_t)blocks, sizeof(uint32_t)) &&
+                cl_arena_add(&total, (size_t)map_size, sizeof(uint32_t)) &&
+                cl_arena_add(&total, (size_t)runs, sizeof(int32_t)) &&
+                cl_arena_add(&total, (size_t)runs * sweep->n_angles, sizeof(float));
+    cl_arena *arena = &sweep->arena;
+    if (!fits || !cl_arena_reset(arena, alloc, total))
+        return cl_error_no_memory(error, "the sweep of a step", total);
+    sweep->tokens = cl_arena_take(arena, n_tokens, sizeof(uint32_t));
+    sweep->view_of = cl_arena_take(arena, n_tokens, sizeof(uint32_t));
+    sweep->views = cl_arena_take(arena, n_views, sizeof(cl_view));
+    sweep->pieces = cl_arena_take(arena, (size_t)pieces, sizeof(cl_piece));
+    sweep->blocks = cl_arena_take(arena, (size_t)blocks, sizeof(cl_key_block));
+    sweep->view_blocks = cl_arena_take(arena, (size_t)blocks, sizeof(uint32_t));
+    sweep->viewers = cl_arena_take(arena, (size_t)blocks, sizeof(uint32_t));
+    sweep->map = cl_arena_take(arena, (size_t)map_size, sizeof(uint32_t));
+    sweep->shifts = cl_arena_take(arena, (size_t)runs, sizeof(int32_t));
+    sweep->turns = cl_arena_take(arena, (size_t)runs * sweep->n_angles, sizeof(float));
+    sweep->map_size = (uint32_t)map_size;
+    sweep->max_pieces = (uint32_t)pieces;
+    sweep->max_blocks = (uint32_t)blocks;
+    sweep->ubatch = NONE;
+    sweep->n_shifts = collect_shifts(sweep->shifts, pasts, n_pasts);
+    compute_turns(sweep, ropes, n_ropes);
+    return CELLAR_OK;
+}
+
+void cl_sweep_free(cl_sweep *sweep, cl_alloc *alloc)
+{
+    cl_arena_free(&sweep->arena, alloc);
+    memset(sweep, 0, sizeof *sweep);
+    sweep->ubatch = NONE;
+}
+
+/* ---- key blocks ------------------------------------------------------------------------------- */
+
+void cl_sweep_begin(cl_sweep *sweep, uint32_t ubatch)
+{
+    sweep->ubatch = ubatch;
+    sweep->n_tokens = sweep->n_views = sweep->n_pieces = sweep->n_blocks = 0;
+    sweep->n_view_blocks = 0;
+    memset(sweep->map, 0xff, sweep->map_size * sizeof *sweep->map);
+}
+
+static bool same_pieces(const cl_sweep *sweep, const cl_key_block *a, const cl_key_block *b)
+{
+    if (a->n_pieces != b->n_pieces) return false;
+    for (uint32_t i = 0; i < a->n_pieces; i++) {
+        const cl_piece *x = &sweep->pieces[a->first_piece + i];
+        const cl_piece *y = &sweep->pieces[b->first_piece + i];
+        if (x->cell != y->cell || x->pos != y->pos || x->len != y->len || x->step != y->step)
+            return false;
+    }
+    return true;
+}
+
+static uint32_t hash_pieces(const cl_sweep *sweep, const cl_key_block *block)
+{
+    uint64_t h = block->n_pieces;
+    for (uint32_t i = 0; i < block->n_pieces; i++) {
+        const cl_piece *piece = &sweep->pieces[block->first_piece + i];
+        h = (h ^ piece->cell) * 0x9e3779b97f4a7c15ull;
+        h = (h ^ (h >> 29) ^ (uint32_t)piece->pos) * 0xbf58476d1ce4e5b9ull;
+        h = (h ^ (h >> 32) ^ piece->len) * 0x94d049bb133111ebull;
+    }
+    return (uint32_t)(h >> 32);
+}
+
+/*
+ * The block being built (the last one) is complete. If an earlier view has the same, use that one; but
+ * only if it comes behind this view's blocks so far, because every view must find its blocks in rising order.
+ */
+static void close_block(cl_sweep *sweep, cl_view *view)
+{
+    uint32_t built = sweep->n_blocks - 1;
+    uint32_t previous = view->n_blocks
+                            ? sweep->view_blocks[view->first_block + view->n_blocks - 1]
+                            : NONE;
+    uint32_t at = hash_pieces(sweep, &sweep->blocks[built]) & (sweep->map_size - 1);
+    uint32_t index = built;
+    for (; sweep->map[at] != NONE; at = (at + 1) & (sweep->map_size - 1)) {
+        uint32_t other = sweep->map[at];
+        if (previous != NONE && other <= previous) continue;
+        if (!same_pieces(sweep, &sweep->blocks[other], &sweep->blocks[built])) continue;
+        index = other;
+        break;
+    }
+    if (index == built) {
+        sweep->map[at] = built;
+    } else { /* take the new one back */
+        sweep->n_pieces = sweep->blocks[built].first_piece;
+        sweep->n_blocks = built;
+    }
+    sweep->blocks[index].n_viewers++;
+    sweep->view_blocks[sweep->n_view_blocks++] = index;
+    view->n_blocks++;
+}
+
+static cl_key_block *open_block(cl_sweep *sweep, int32_t pos)
+{
+    assert(sweep->n_blocks < sweep->max_blocks);
+    cl_key_block *block = &sweep->blocks[sweep->n_blocks++];
+    *block = (cl_key_block){.first_piece = sweep->n_pieces, .first_pos = pos};
+    return block;
+}
+
+static uint32_t smaller(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Cut one run into pieces; *open is the block being filled, if any. */
+static void add_run(cl_sweep *sweep, cl_view *view, cl_run run, cl_key_block **open)
+{
+    uint32_t shift = index_of_shift(sweep, run.shift);
+    for (uint32_t done = 0; done < run.len;) {
+        int32_t pos = run.pos + (int32_t)(run.step ? done : 0);
+        uint32_t cell = run.cell + done;
+        if (*open && ((*open)->first_pos / (int32_t)CL_KEYS != pos / (int32_t)CL_KEYS ||
+                      (*open)->n_keys == CL_KEYS)) {
+            close_block(sweep, view);
+            *open = NULL;
+        }
+        if (!*open) *open = open_block(sweep, pos);
+        uint32_t len = smaller(run.len - done, CL_KEYS - (*open)->n_keys);
+        if (run.step) len = smaller(len, CL_KEYS - (uint32_t)pos % CL_KEYS);
+        len = smaller(len, CL_BLOCK - cell % CL_BLOCK);
+        assert(sweep->n_pieces < sweep->max_pieces);
+        sweep->pieces[sweep->n_pieces++] = (cl_piece){cell, pos, len, run.step, shift};
+        (*open)->n_pieces++;
+        (*open)->n_keys += len;
+        (*open)->last_pos = run.step ? pos + (int32_t)(len - 1) : pos;
+        done += len;
+    }
+}
+
+void cl_sweep_add_view(cl_sweep *sweep, uint32_t member, const cl_past *past, uint32_t n_pending,
+                       const uint32_t *tokens, uint32_t n)
+{
+    uint32_t index = sweep->n_views++;
+    cl_view *view = &sweep->views[index];
+    *view = (cl_view){member, sweep->n_tokens, n, sweep->n_view_blocks, 0};
+    for (uint32_t i = 0; i < n; i++) {
+        sweep->tokens[sweep->n_tokens] = tokens[i];
+        sweep->view_of[sweep->n_tokens++] = index;
+    }
+    cl_key_block *open = NULL;
+    for (uint32_t i = 0; i < past->runs->n; i++) add_run(sweep, view, past->runs->items[i], &open);
+    for (uint32_t i = 0; i < past->pending->n && n_pending > 0; i++) {
+        cl_run run = past->pending->items[i];
+        cl_run_set_len(&run, smaller(run.len, n_pending));
+        n_pending -= run.len;
+        add_run(sweep, view, run, &open);
+    }
+    if (open) close_block(sweep, view);
+}
+
+void cl_sweep_finish(cl_sweep *sweep)
+{
+    uint32_t at = 0;
+    for (uint32_t b = 0; b < sweep->n_blocks; b++) {
+        sweep->blocks[b].first_viewer = at;
+        at += sweep->blocks[b].n_viewers;
+        sweep->blocks[b].n_viewers = 0;
+    }
+    for (uint32_t v = 0; v < sweep->n_views; v++) {
+        const cl_view *view = &sweep->views[v];
+        for (uint32_t i = 0; i < view->n_blocks; i++) {
+            cl_key_block *block = &sweep->blocks[sweep->view_blocks[view->first_block + i]];
+            sweep->viewers[block->first_viewer + block->n_viewers++] = v;
+        }
+    }
+}
