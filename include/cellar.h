@@ -441,7 +441,7 @@ CELLAR_API cellar_pos cellar_position_max(const cellar_memory *memory, cellar_se
 typedef struct cellar_sequence_info {
     cellar_pos pos_min, pos_max; /* -1: holds nothing */
     cellar_pos pos_next;         /* its logical length: where the next token goes; 0 when empty */
-    cellar_pos rewind_min;       /* the smallest n from which it can continue (cellar_can_continue) */
+    cellar_pos rewind_min;       /* the smallest n > 0 at which it can continue; 0 if its start is there */
     uint32_t n_cells;            /* cells held */
     uint32_t n_shared;           /* of these, held by another sequence too */
     uint32_t n_runs;
@@ -454,8 +454,9 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_get_sequence(const cellar_memory
 
 /*
  * Can the sequence be continued at position n, if [n, end) were removed, without reading anything
- * again? CELLAR_OK: yes. CELLAR_REPLAY: no; *replay_from (may be NULL) is the position from which tokens have to
- * be read again: pos_next when n lies beyond the end, 0 when what stood before n is gone.
+ * again? CELLAR_OK: yes: position n - 1 is held, or n is 0. CELLAR_REPLAY: no; *replay_from (may be
+ * NULL) is the position from which tokens have to be read again: behind the last one below n that is
+ * held, or 0.
  * CELLAR_INVALID. Cost: a binary search of the runs.
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_can_continue(const cellar_memory *memory, cellar_seq seq,

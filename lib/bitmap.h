@@ -14,9 +14,10 @@
 static inline uint64_t cl_bitmap_mask(uint32_t w, uint64_t first, uint64_t n)
 {
     uint64_t begin = (uint64_t)w * 64;
+    if (first + n <= begin || first >= begin + 64) return 0;
     uint64_t low = first > begin ? first - begin : 0;
     uint64_t high = first + n < begin + 64 ? first + n - begin : 64;
-    if (low >= high) return 0;
+    if (low == high) return 0;
     uint64_t ones = high - low == 64 ? ~0ull : (1ull << (high - low)) - 1;
     return ones << low;
 }

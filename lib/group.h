@@ -53,7 +53,10 @@ void cl_group_abort(cl_group *group, const cl_step *step);
 /* Build the sweep for a micro-batch of the open step, unless it is built. */
 void cl_group_sweep(cl_group *group, const cl_step *step, uint32_t ubatch);
 
-/* The smallest n at which a sequence that holds these runs can go on (cellar_can_continue). */
+/* The smallest n at which a sequence that holds these runs can go on, but for starting over at 0. */
 cellar_pos cl_group_rewind_min(const cl_runs *runs);
+
+/* n if a sequence that holds these runs can go on at n; else from where it has to be read again. */
+cellar_pos cl_group_continue_at(const cl_runs *runs, cellar_pos n);
 
 #endif /* CL_GROUP_H */

@@ -37,7 +37,17 @@ void cl_group_destroy(cl_group *group)
 
 cellar_pos cl_group_rewind_min(const cl_runs *runs)
 {
-    return runs->n ? runs->items[0].pos : 0;
+    /* From 0 nothing is missing; if a beginning was dropped, at least one token has to stand before n. */
+    if (runs->n == 0 || runs->items[0].pos == 0) return 0;
+    return runs->items[0].pos + 1;
+}
+
+cellar_pos cl_group_continue_at(const cl_runs *runs, cellar_pos n)
+{
+    /* Cut off at n, the sequence would go on behind its last position below n. */
+    uint32_t i = cl_runs_find(runs, n);
+    if (i < runs->n && runs->items[i].pos < n) return n;
+    return i > 0 ? cl_run_last(&runs->items[i - 1]) + 1 : 0;
 }
 
 /* ---- begin ------------------------------------------------------------------------------------ */

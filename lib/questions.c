@@ -74,13 +74,16 @@ cellar_status cellar_can_continue(const cellar_memory *memory, cellar_seq seq, c
     CL_TRY(cl_memory_check(memory, error));
     CL_TRY(cl_memory_check_seq(seq, error));
     if (n < 0) CL_FAIL(error, CELLAR_INVALID, n, "position %d is below 0", (int)n);
-    cellar_pos next = cellar_position_max(memory, seq) + 1, min = rewind_min(memory, seq);
-    if (n >= min && n <= next) return CELLAR_OK;
-    cellar_pos from = n > next ? next : 0;
+    cellar_pos from = n;
+    for (uint32_t g = 0; g < memory->n_groups; g++) {
+        cellar_pos its = cl_group_continue_at(cl_memory_runs(memory, g, seq), n);
+        if (its < from) from = its;
+    }
+    if (from == n) return CELLAR_OK;
     if (replay_from) *replay_from = from;
     CL_FAIL(error, CELLAR_REPLAY, from,
-            "sequence %d cannot continue at %d (it can at %d..%d): read again from %d", (int)seq,
-            (int)n, (int)min, (int)next, (int)from);
+            "sequence %d cannot continue at %d, position %d is gone: read again from %d", (int)seq,
+            (int)n, (int)n - 1, (int)from);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------- */
