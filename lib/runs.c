@@ -103,6 +103,13 @@ bool cl_runs_join(cl_runs *runs, uint32_t at)
     return true;
 }
 
+void cl_runs_mend(cl_runs *runs, uint32_t at)
+{
+    cl_runs_join(runs, at + 1);
+    cl_runs_join(runs, at);
+    if (at > 0) cl_runs_join(runs, at - 1);
+}
+
 bool cl_runs_equal(const cl_runs *a, const cl_runs *b)
 {
     if (a->n != b->n) return false;

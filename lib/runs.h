@@ -66,6 +66,12 @@ void cl_runs_append(cl_runs *runs, cl_run run);
 /* Join runs at - 1 and `at` if both exist and touch; returns whether they were joined. */
 bool cl_runs_join(cl_runs *runs, uint32_t at);
 
+/*
+ * Make the list maximal again after an edit at index `at`. A cut can leave a run of one cell, which may touch
+ * its other neighbour too where tokens share a position; so three places are looked at.
+ */
+void cl_runs_mend(cl_runs *runs, uint32_t at);
+
 /* Whether b continues a: the two can be one run. */
 bool cl_run_touches(const cl_run *a, const cl_run *b);
 

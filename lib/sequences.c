@@ -93,7 +93,7 @@ static void remove_range(cl_sequences *sequences, cl_runs *runs, cl_range range)
     uint32_t last = cut_end(runs, range);
     release_runs(sequences, runs->items + first, last - first);
     cl_runs_erase(runs, first, last);
-    cl_runs_join(runs, first);
+    cl_runs_mend(runs, first);
 }
 
 void cl_sequences_remove(cl_sequences *sequences, cellar_seq id, cl_range range)
@@ -154,9 +154,9 @@ void cl_sequences_copy(cl_sequences *sequences, cellar_seq from, cellar_seq to, 
         (void)cl_run_clip(&runs->items[begin], range.p0, range.p1, &runs->items[begin]);
         (void)cl_run_clip(&runs->items[begin + n - 1], range.p0, range.p1,
                           &runs->items[begin + n - 1]);
-        cl_runs_join(runs, begin + n);
+        cl_runs_mend(runs, begin + n);
     }
-    cl_runs_join(runs, begin);
+    cl_runs_mend(runs, begin);
     cl_sequences_drop_if_empty(sequences, slot);
 }
 
@@ -295,8 +295,8 @@ static void move_range(cl_runs *runs, cl_range range, int64_t delta)
         reorder(runs, first, last);
         return;
     }
-    cl_runs_join(runs, last);
-    cl_runs_join(runs, first);
+    cl_runs_mend(runs, last);
+    cl_runs_mend(runs, first);
 }
 
 void cl_sequences_shift(cl_sequences *sequences, cellar_seq id, cl_range range, int64_t delta)
