@@ -20,7 +20,7 @@ enum { LANES = 8 };
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 #if defined(__clang__)
-#define UNROLL _Pragma("unroll")
+#define UNROLL _Pragma("clang loop unroll(full)")
 #else
 #define UNROLL _Pragma("GCC unroll 16")
 #endif

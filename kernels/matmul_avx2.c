@@ -22,8 +22,7 @@
 #include "lanes_avx2.h"
 
 enum {
-    STEP = 32,             /* numbers a step: four vectors, one Q8_0 block */
-    ROWS_AT_ONCE = 24,     /* rows a stretch: a multiple of 3, 6 and 8 */
+    ROWS_AT_ONCE = 24,      /* rows a stretch: a multiple of 3, 6 and 8 */
     TOKEN_BYTES = 256 << 10 /* activations a stretch of tokens may have */
 };
 
@@ -39,109 +38,135 @@ typedef struct product {
 
 /* ---- decoding ---------------------------------------------------------------------------------- */
 
-/* Byte offset of number i of a row; i is a multiple of the block. */
-ALWAYS_INLINE size_t offset_of(int type, size_t i)
-{
-    switch (type) {
-    case CL_WEIGHT_F32:
-        return 4 * i;
-    case CL_WEIGHT_Q8_0:
-        return i / 32 * 34;
-    default: /* F16, BF16 */
-        return 2 * i;
-    }
-}
-
-/* The scale of a Q8_0 block in all lanes; the other types have none. */
-ALWAYS_INLINE __m256 scale_of(int type, const unsigned char *block)
-{
-    if (type != CL_WEIGHT_Q8_0)
-        return _mm256_setzero_ps();
-    uint16_t half;
-    memcpy(&half, block, sizeof half);
-    return _mm256_broadcastss_ps(_mm_cvtph_ps(_mm_cvtsi32_si128(half)));
-}
-
 ALWAYS_INLINE __m256 floats_from_bfloats(__m128i bfloats)
 {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bfloats), 16));
 }
 
-/* Numbers 8c to 8c + 7 of a step of 32 that starts at `step`. */
-ALWAYS_INLINE __m256 decode_lanes(int type, const unsigned char *step, size_t c, __m256 scale)
-{
-    switch (type) {
-    case CL_WEIGHT_F32:
-        return _mm256_loadu_ps((const float *)(const void *)(step + 32 * c));
-    case CL_WEIGHT_F16:
-        return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(step + 16 * c)));
-    case CL_WEIGHT_BF16:
-        return floats_from_bfloats(_mm_loadu_si128((const __m128i *)(const void *)(step + 16 * c)));
-    default: { /* Q8_0: the scale, then 32 signed bytes */
-        const __m128i bytes = _mm_loadl_epi64((const __m128i *)(const void *)(step + 2 + 8 * c));
-        return _mm256_mul_ps(scale, _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)));
-    }
-    }
-}
-
-/* The last count < 8 numbers of a row and zeros; Q8_0 rows have no such rest. */
-ALWAYS_INLINE __m256 decode_rest(int type, const unsigned char *from, size_t count)
+/* Eight numbers of F32, F16 or BF16 or, if rest is not 0, the last `rest` < 8 of a row and zeros. */
+ALWAYS_INLINE __m256 load_weights(int type, const unsigned char *from, size_t rest)
 {
     if (type == CL_WEIGHT_F32)
-        return _mm256_maskload_ps((const float *)(const void *)from, lanes_first(count));
+        return lanes_load((const float *)(const void *)from, rest != 0, lanes_first(rest));
     uint16_t copy[LANES] = {0};
-    memcpy(copy, from, 2 * count);
-    return decode_lanes(type, (const unsigned char *)copy, 0, _mm256_setzero_ps());
+    if (rest)
+        from = memcpy(copy, from, 2 * rest);
+    const __m128i numbers = _mm_loadu_si128((const __m128i *)(const void *)from);
+    return type == CL_WEIGHT_F16 ? _mm256_cvtph_ps(numbers) : floats_from_bfloats(numbers);
+}
+
+/* The scale of a Q8_0 block in all lanes. */
+ALWAYS_INLINE __m256 load_scale(const unsigned char *block)
+{
+    uint16_t half;
+    memcpy(&half, block, sizeof half);
+    return _mm256_broadcastss_ps(_mm_cvtph_ps(_mm_cvtsi32_si128(half)));
+}
+
+/* Numbers 8c to 8c + 7 of a Q8_0 block: two bytes of scale, then 32 signed bytes. */
+ALWAYS_INLINE __m256 load_quants(const unsigned char *block, size_t c, __m256 scale)
+{
+    const __m128i bytes = _mm_loadl_epi64((const __m128i *)(const void *)(block + 2 + 8 * c));
+    return _mm256_mul_ps(scale, _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)));
 }
 
 ALWAYS_INLINE void decode(int type, float *to, const unsigned char *row, size_t n)
 {
+    const size_t bytes = type == CL_WEIGHT_F32 ? 4 : 2;
     size_t i = 0;
-    for (; i + STEP <= n; i += STEP) {
-        const unsigned char *const step = row + offset_of(type, i);
-        const __m256 scale = scale_of(type, step);
-        UNROLL for (size_t c = 0; c < STEP / LANES; c++)
-            _mm256_storeu_ps(to + i + LANES * c, decode_lanes(type, step, c, scale));
-    }
-    if (type == CL_WEIGHT_Q8_0)
-        return;
     for (; i + LANES <= n; i += LANES)
-        _mm256_storeu_ps(to + i, decode_lanes(type, row + offset_of(type, i), 0, _mm256_setzero_ps()));
+        _mm256_storeu_ps(to + i, load_weights(type, row + bytes * i, 0));
     if (i < n)
-        _mm256_maskstore_ps(to + i, lanes_first(n - i), decode_rest(type, row + offset_of(type, i), n - i));
+        _mm256_maskstore_ps(to + i, lanes_first(n - i), load_weights(type, row + bytes * i, n - i));
+}
+
+static void decode_f32(float *to, const void *row, size_t n)
+{
+    memcpy(to, row, n * sizeof *to);
+}
+
+static void decode_f16(float *to, const void *row, size_t n)
+{
+    decode(CL_WEIGHT_F16, to, row, n);
+}
+
+static void decode_bf16(float *to, const void *row, size_t n)
+{
+    decode(CL_WEIGHT_BF16, to, row, n);
+}
+
+static void decode_q8_0(float *to, const void *row, size_t n)
+{
+    const unsigned char *block = row;
+    for (size_t i = 0; i < n; i += 32, block += 34) {
+        const __m256 scale = load_scale(block);
+        for (size_t c = 0; c < 4; c++)
+            _mm256_storeu_ps(to + i + 8 * c, load_quants(block, c, scale));
+    }
 }
 
 /* ---- blocks of rows and tokens ----------------------------------------------------------------- */
 
 /*
- * sum[r][t] += eight numbers of row r times eight of token t: those of chunk c of a step, or the last
- * `rest` numbers of the row if rest is not 0. The smaller side is held in registers: a vector of the larger
- * one is loaded, used and forgotten.
+ * sum[r][t] += eight numbers of row r times eight of token t or, if rest is not 0, the last `rest` numbers of
+ * each. The smaller side is held in registers; of the larger one a vector at a time is loaded and forgotten.
  */
 ALWAYS_INLINE void multiply_chunk(int type, __m256 (*sum)[4], int rows, int tokens, const product *p,
-                                  const unsigned char *step, size_t c, const __m256 *scale, const float *x,
-                                  size_t rest)
+                                  const unsigned char *from, const float *x, size_t rest)
 {
     const int is_masked = rest != 0;
     const __m256i mask = is_masked ? lanes_first(rest) : _mm256_setzero_si256();
-    __m256 weight[8], number[4];
-
-    if (rows > tokens)
+    __m256 weight[3], number[2];
+    if (rows <= tokens) {
+        UNROLL for (int r = 0; r < rows; r++)
+            weight[r] = load_weights(type, from + (size_t)r * p->row_bytes, rest);
+        UNROLL for (int t = 0; t < tokens; t++) {
+            const __m256 one = lanes_load(x + (size_t)t * p->x_stride, is_masked, mask);
+            UNROLL for (int r = 0; r < rows; r++)
+                sum[r][t] = _mm256_fmadd_ps(weight[r], one, sum[r][t]);
+        }
+    } else {
         UNROLL for (int t = 0; t < tokens; t++)
             number[t] = lanes_load(x + (size_t)t * p->x_stride, is_masked, mask);
-    UNROLL for (int r = 0; r < rows; r++) {
-        const unsigned char *const from = step + (size_t)r * p->row_bytes;
-        weight[r] = is_masked ? decode_rest(type, from, rest) : decode_lanes(type, from, c, scale[r]);
-        if (rows > tokens)
+        UNROLL for (int r = 0; r < rows; r++) {
+            const __m256 one = load_weights(type, from + (size_t)r * p->row_bytes, rest);
             UNROLL for (int t = 0; t < tokens; t++)
-                sum[r][t] = _mm256_fmadd_ps(weight[r], number[t], sum[r][t]);
+                sum[r][t] = _mm256_fmadd_ps(one, number[t], sum[r][t]);
+        }
     }
-    if (rows > tokens)
+}
+
+/* The same for a block of Q8_0: 32 numbers with a scale for each row. */
+ALWAYS_INLINE void multiply_q8_0(__m256 (*sum)[4], int rows, int tokens, const product *p,
+                                 const unsigned char *from, const float *x)
+{
+    if (rows > tokens) { /* row by row: one scale alive at a time */
+        UNROLL for (int r = 0; r < rows; r++) {
+            const unsigned char *const block = from + (size_t)r * p->row_bytes;
+            const __m256 scale = load_scale(block);
+            if (tokens == 1)
+                _mm_prefetch((const char *)block + 8 * p->row_bytes, _MM_HINT_T0);
+            UNROLL for (size_t c = 0; c < 4; c++) {
+                const __m256 one = load_quants(block, c, scale);
+                UNROLL for (int t = 0; t < tokens; t++)
+                    sum[r][t] = _mm256_fmadd_ps(one, _mm256_loadu_ps(x + (size_t)t * p->x_stride + 8 * c),
+                                                sum[r][t]);
+            }
+        }
         return;
-    UNROLL for (int t = 0; t < tokens; t++) {
-        const __m256 once = lanes_load(x + (size_t)t * p->x_stride, is_masked, mask);
+    }
+    __m256 scale[3], weight[3];
+    UNROLL for (int r = 0; r < rows; r++)
+        scale[r] = load_scale(from + (size_t)r * p->row_bytes);
+    __asm__("" : "+m"(scale)); /* they stay in memory: gcc would rather spill the sums */
+    UNROLL for (size_t c = 0; c < 4; c++) {
         UNROLL for (int r = 0; r < rows; r++)
-            sum[r][t] = _mm256_fmadd_ps(weight[r], once, sum[r][t]);
+            weight[r] = load_quants(from + (size_t)r * p->row_bytes, c, scale[r]);
+        UNROLL for (int t = 0; t < tokens; t++) {
+            const __m256 one = _mm256_loadu_ps(x + (size_t)t * p->x_stride + 8 * c);
+            UNROLL for (int r = 0; r < rows; r++)
+                sum[r][t] = _mm256_fmadd_ps(weight[r], one, sum[r][t]);
+        }
     }
 }
 
@@ -150,27 +175,21 @@ ALWAYS_INLINE void multiply_block(int type, int rows, int tokens, const product 
 {
     const unsigned char *const row = p->w + i * p->row_bytes;
     const float *const x = p->x + t * p->x_stride;
-    __m256 sum[8][4], scale[8];
-    UNROLL for (int r = 0; r < rows; r++) {
-        scale[r] = _mm256_setzero_ps();
+    __m256 sum[8][4];
+    UNROLL for (int r = 0; r < rows; r++)
         UNROLL for (int u = 0; u < tokens; u++)
             sum[r][u] = _mm256_setzero_ps();
-    }
 
     size_t at = 0;
-    for (; at + STEP <= p->n_in; at += STEP) {
-        const unsigned char *const step = row + offset_of(type, at);
-        UNROLL for (int r = 0; r < rows; r++)
-            scale[r] = scale_of(type, step + (size_t)r * p->row_bytes);
-        UNROLL for (size_t c = 0; c < STEP / LANES; c++)
-            multiply_chunk(type, sum, rows, tokens, p, step, c, scale, x + at + LANES * c, 0);
-    }
-    if (type != CL_WEIGHT_Q8_0) {
+    if (type == CL_WEIGHT_Q8_0) {
+        for (; at < p->n_in; at += 32)
+            multiply_q8_0(sum, rows, tokens, p, row + at / 32 * 34, x + at);
+    } else {
+        const size_t bytes = type == CL_WEIGHT_F32 ? 4 : 2;
         for (; at + LANES <= p->n_in; at += LANES)
-            multiply_chunk(type, sum, rows, tokens, p, row + offset_of(type, at), 0, scale, x + at, 0);
+            multiply_chunk(type, sum, rows, tokens, p, row + bytes * at, x + at, 0);
         if (at < p->n_in)
-            multiply_chunk(type, sum, rows, tokens, p, row + offset_of(type, at), 0, scale, x + at,
-                           p->n_in - at);
+            multiply_chunk(type, sum, rows, tokens, p, row + bytes * at, x + at, p->n_in - at);
     }
 
     UNROLL for (int u = 0; u < tokens; u++) {
@@ -233,10 +252,6 @@ static void multiply(const shapes *s, const product *p, size_t first, size_t las
     DEFINE_BLOCK(name, type, 1, 1)                                                                           \
     DEFINE_BLOCK(name, type, 1, 2)                                                                           \
     DEFINE_BLOCK(name, type, 1, 4)                                                                           \
-    static void decode_##name(float *to, const void *row, size_t n)                                          \
-    {                                                                                                        \
-        decode(type, to, row, n);                                                                            \
-    }                                                                                                        \
     static void matmul_##name(const void *w, size_t row_bytes, uint32_t n_in, uint32_t first, uint32_t last, \
                               const float *x, size_t x_stride, uint32_t n_tokens, float *y,                  \
                               size_t y_stride)                                                               \

@@ -1,0 +1,277 @@
+/*
+ * kernel_check_wrong.c: kernels with deliberate faults, to see that kernel_check finds them.
+ *
+ * Each entry puts one wrong function into an otherwise right table and runs the tests of that kernel; at
+ * least one of them must fail. The faults are those that happen: a last element left out, a byte read or a
+ * number written behind the end, a rounding mode, a fused operation in the tail only, an order of keys, a
+ * result that depends on how many rows or tokens came along.
+ */
+#define _POSIX_C_SOURCE 200809L
+#include "kernel_check.h"
+
+#include <math.h>
+#include <string.h>
+
+static cl_kernels right;
+static cl_weight right_f16, right_q8_0;
+
+/* ---- attention --------------------------------------------------------------------------------- */
+
+static void scores_without_last(const float *const *q, uint32_t n_rows, const float *k, uint32_t n_keys,
+                                uint32_t size, float scale, float *const *s)
+{
+    for (uint32_t r = 0; r < n_rows; r++) {
+        for (uint32_t j = 0; j < n_keys; j++) {
+            float sum = 0;
+            for (uint32_t i = 0; i + 1 < size; i++)
+                sum += q[r][i] * k[(size_t)j * size + i];
+            s[r][j] = scale * sum;
+        }
+    }
+}
+
+static void scores_read_behind(const float *const *q, uint32_t n_rows, const float *k, uint32_t n_keys,
+                               uint32_t size, float scale, float *const *s)
+{
+    const volatile unsigned char *behind = (const unsigned char *)(k + (size_t)n_keys * size);
+    (void)*behind;
+    right.attend_scores(q, n_rows, k, n_keys, size, scale, s);
+}
+
+static void scores_read_a_float_behind(const float *const *q, uint32_t n_rows, const float *k, uint32_t n_keys,
+                                       uint32_t size, float scale, float *const *s)
+{
+    right.attend_scores(q, n_rows, k, n_keys, size, scale, s);
+    for (uint32_t r = 0; r < n_rows; r++)
+        for (uint32_t j = 0; j < n_keys; j++)
+            s[r][j] += 0 * q[r][size];
+}
+
+static void scores_by_company(const float *const *q, uint32_t n_rows, const float *k, uint32_t n_keys,
+                              uint32_t size, float scale, float *const *s)
+{
+    right.attend_scores(q, n_rows, k, n_keys, size, scale, s);
+    for (uint32_t r = 0; n_rows > 1 && r < n_rows; r++) {
+        for (uint32_t j = 0; j < n_keys; j++) {
+            float sum = 0; /* a right sum, but in another order than for a single row */
+            for (uint32_t i = size; i-- > 0;)
+                sum += q[r][i] * k[(size_t)j * size + i];
+            s[r][j] = scale * sum;
+        }
+    }
+}
+
+static float softmax_of_nothing(float *s, uint32_t n, float *m, float *l)
+{
+    float maximum = *m, sum = 0;
+    for (uint32_t j = 0; j < n; j++)
+        maximum = s[j] > maximum ? s[j] : maximum;
+    for (uint32_t j = 0; j < n; j++)
+        sum += s[j] = expf(s[j] - maximum); /* -inf minus -inf */
+    const float factor = expf(*m - maximum);
+    *l = *l * factor + sum;
+    *m = maximum;
+    return factor;
+}
+
+static float softmax_with_coarse_exponential(float *s, uint32_t n, float *m, float *l)
+{
+    const float factor = right.attend_softmax(s, n, m, l);
+    for (uint32_t j = 0; j < n; j++)
+        s[j] *= 1 + 0x1p-20f;
+    return factor;
+}
+
+static float softmax_forgets_sum(float *s, uint32_t n, float *m, float *l)
+{
+    const float before = *l, factor = right.attend_softmax(s, n, m, l);
+    *l += before * (1 - factor); /* the old sum was not scaled */
+    return factor;
+}
+
+static void accumulate_sum_first(const float *const *w, uint32_t n_rows, const float *v, uint32_t n_keys,
+                                 uint32_t size, float *const *acc)
+{
+    for (uint32_t r = 0; r < n_rows; r++) {
+        for (uint32_t i = 0; i < size; i++) {
+            float sum = 0;
+            for (uint32_t j = 0; j < n_keys; j++)
+                sum += w[r][j] * v[(size_t)j * size + i];
+            acc[r][i] += sum;
+        }
+    }
+}
+
+static void accumulate_writes_behind(const float *const *w, uint32_t n_rows, const float *v, uint32_t n_keys,
+                                     uint32_t size, float *const *acc)
+{
+    right.attend_accumulate(w, n_rows, v, n_keys, size, acc);
+    acc[n_rows - 1][size] = 0;
+}
+
+static void scale_without_last(float *x, uint32_t n, float factor)
+{
+    right.attend_scale(x, n - (n > 0), factor);
+}
+
+/* ---- rotations and rows ------------------------------------------------------------------------ */
+
+static void rope_with_another_tail(float *x, uint32_t n_pairs, const float *c, const float *s)
+{
+    const uint32_t body = n_pairs / 4 * 4;
+    right.rope_normal(x, body, c, s);
+    for (uint32_t i = body; i < n_pairs; i++) {
+        const double a = x[2 * i], b = x[2 * i + 1];
+        x[2 * i] = (float)(a * c[i] - b * s[i]); /* better than the body, and so not the same */
+        x[2 * i + 1] = (float)(a * s[i] + b * c[i]);
+    }
+}
+
+static void rope_the_other_way(float *x, uint32_t n_pairs, const float *c, const float *s)
+{
+    right.rope_neox(x, n_pairs, s, c);
+}
+
+static void halves_truncated(uint16_t *to, const float *from, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, from + i, sizeof bits);
+        bits &= (bits & 0x7fffffff) > 0x7f800000 ? 0xffffffff : 0xffffe000;
+        float cut;
+        memcpy(&cut, &bits, sizeof cut);
+        right.rows_f16_from_f32(to + i, &cut, 1);
+    }
+}
+
+static void floats_write_behind(float *to, const uint16_t *from, size_t n)
+{
+    right.rows_f32_from_f16(to, from, n);
+    to[n] = 0;
+}
+
+static void floats_without_denormals(float *to, const uint16_t *from, size_t n)
+{
+    right.rows_f32_from_f16(to, from, n);
+    for (size_t i = 0; i < n; i++)
+        if ((from[i] & 0x7c00) == 0)
+            to[i] = from[i] & 0x8000 ? -0.0f : 0.0f;
+}
+
+/* ---- weights ----------------------------------------------------------------------------------- */
+
+static void matmul_by_tokens(const void *w, size_t row_bytes, uint32_t n_in, uint32_t first, uint32_t last,
+                             const float *x, size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride)
+{
+    right_f16.matmul(w, row_bytes, n_in, first, last, x, x_stride, n_tokens, y, y_stride);
+    for (uint32_t t = 0; n_tokens >= 4 && t < n_tokens; t++) {
+        for (size_t i = first; i < last; i++) {
+            float sum = 0;
+            for (uint32_t j = n_in; j-- > 0;) {
+                float number;
+                right_f16.decode(&number, (const unsigned char *)w + i * row_bytes + 2 * (size_t)j, 1);
+                sum += number * x[t * x_stride + j];
+            }
+            y[t * y_stride + i] = sum;
+        }
+    }
+}
+
+static void matmul_one_row_more(const void *w, size_t row_bytes, uint32_t n_in, uint32_t first, uint32_t last,
+                                const float *x, size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride)
+{
+    right_q8_0.matmul(w, row_bytes, n_in, first, last, x, x_stride, n_tokens, y, y_stride);
+    for (uint32_t t = 0; t < n_tokens; t++)
+        y[t * y_stride + last] = 0;
+}
+
+static void matmul_rounded_activations(const void *w, size_t row_bytes, uint32_t n_in, uint32_t first,
+                                       uint32_t last, const float *x, size_t x_stride, uint32_t n_tokens,
+                                       float *y, size_t y_stride)
+{
+    (void)x_stride;
+    float rounded[4096];
+    uint16_t half[4096];
+    for (uint32_t t = 0; t < n_tokens; t++) {
+        right.rows_f16_from_f32(half, x + t * x_stride, n_in);
+        right.rows_f32_from_f16(rounded, half, n_in);
+        right_q8_0.matmul(w, row_bytes, n_in, first, last, rounded, n_in, 1, y + t * y_stride, y_stride);
+    }
+}
+
+static void decode_unsigned(float *to, const void *row, size_t n)
+{
+    const unsigned char *block = row;
+    for (size_t i = 0; i < n; i += 32, block += 34) {
+        uint16_t half;
+        float d;
+        memcpy(&half, block, sizeof half);
+        right.rows_f32_from_f16(&d, &half, 1);
+        for (size_t l = 0; l < 32; l++)
+            to[i + l] = d * block[2 + l];
+    }
+}
+
+/* ---- the list ---------------------------------------------------------------------------------- */
+
+/* Runs the tests of one kernel and says what the first failing one found, or NULL. */
+static const char *first_failure(check *c, const char *kernel)
+{
+    static char text[sizeof c->message];
+    const struct {
+        const test *tests;
+        size_t n;
+    } all[] = {{attend_tests, n_attend_tests}, {rows_tests, n_rows_tests}, {matmul_tests, n_matmul_tests}};
+    for (size_t a = 0; a < sizeof all / sizeof *all; a++) {
+        for (const test *t = all[a].tests; t < all[a].tests + all[a].n; t++) {
+            c->random = 1;
+            if (strcmp(t->kernel, kernel) == 0 && run_test(c, t)) {
+                memcpy(text, c->message, sizeof text);
+                return text;
+            }
+        }
+    }
+    return NULL;
+}
+
+static void fill_right(check *c)
+{
+    c->kernels = right = c->scalar_kernels;
+    c->weights = c->scalar_weights;
+    right_f16 = c->scalar_weights.weight[CL_WEIGHT_F16];
+    right_q8_0 = c->scalar_weights.weight[CL_WEIGHT_Q8_0];
+}
+
+#define WRONG(place, function, kernel)                                                                       \
+    do {                                                                                                     \
+        fill_right(c);                                                                                       \
+        c->place = function;                                                                                 \
+        report(#function, first_failure(c, kernel));                                                         \
+    } while (0)
+
+void run_self_test(check *c, void (*report)(const char *name, const char *failure))
+{
+    const int was_exhaustive = c->is_exhaustive;
+    c->is_exhaustive = 0;
+    c->is_quick = 1;
+    WRONG(kernels.attend_scores, scores_without_last, "attend_scores");
+    WRONG(kernels.attend_scores, scores_read_behind, "attend_scores");
+    WRONG(kernels.attend_scores, scores_read_a_float_behind, "attend_scores");
+    WRONG(kernels.attend_scores, scores_by_company, "attend_scores");
+    WRONG(kernels.attend_softmax, softmax_of_nothing, "attend_softmax");
+    WRONG(kernels.attend_softmax, softmax_with_coarse_exponential, "attend_softmax");
+    WRONG(kernels.attend_softmax, softmax_forgets_sum, "attend_softmax");
+    WRONG(kernels.attend_accumulate, accumulate_sum_first, "attend_accumulate");
+    WRONG(kernels.attend_accumulate, accumulate_writes_behind, "attend_accumulate");
+    WRONG(kernels.attend_scale, scale_without_last, "attend_scale");
+    WRONG(kernels.rope_normal, rope_with_another_tail, "rope_normal");
+    WRONG(kernels.rope_neox, rope_the_other_way, "rope_neox");
+    WRONG(kernels.rows_f16_from_f32, halves_truncated, "rows_f16_from_f32");
+    WRONG(kernels.rows_f32_from_f16, floats_write_behind, "rows_f32_from_f16");
+    WRONG(kernels.rows_f32_from_f16, floats_without_denormals, "rows_f32_from_f16");
+    WRONG(weights.weight[CL_WEIGHT_F16].matmul, matmul_by_tokens, "matmul_f16");
+    WRONG(weights.weight[CL_WEIGHT_Q8_0].matmul, matmul_one_row_more, "matmul_q8_0");
+    WRONG(weights.weight[CL_WEIGHT_Q8_0].matmul, matmul_rounded_activations, "matmul_q8_0");
+    WRONG(weights.weight[CL_WEIGHT_Q8_0].decode, decode_unsigned, "decode_q8_0");
+    c->is_exhaustive = was_exhaustive;
+}
