@@ -1,0 +1,117 @@
+/*
+ * block_product.c: matrix products, split over threads by rows of the weights.
+ *
+ * A job is a short list of products with the same tokens; part p of n computes the p-th stretch of
+ * rows of every one of them, adds the bias and goes on to what is done to each value alone (the
+ * residual, the gate), because those rows of y are nobody else's. So a layer costs four meetings of
+ * the threads (and those of attention): q k v; out; gate and up; down.
+ *
+ * Stretches begin at multiples of ROWS_TOGETHER, so that kernels can take several rows at once and
+ * two threads seldom write to one cache line. The kernels promise that a value does not depend on
+ * its neighbours (kernels.h), so the split cannot be seen in the results. Cannot fail.
+ */
+#include "engine/block.h"
+
+#include <math.h>
+
+#define ROWS_TOGETHER 16u     /* one cache line of y */
+#define SMALL_JOB (1u << 14)  /* multiplications below which waking threads costs more than it saves */
+
+typedef struct multiply_job {
+    const block_context *c;
+    const block_product *products;
+    uint32_t n, n_tokens;
+    bool is_gated; /* products[0] is the gate of products[1] */
+} multiply_job;
+
+static uint32_t stretch_start(uint32_t n_out, uint32_t part, uint32_t n_parts)
+{
+    if (part == n_parts) {
+        return n_out;
+    }
+    uint64_t row = (uint64_t)n_out * part / n_parts;
+    return (uint32_t)(row - row % ROWS_TOGETHER);
+}
+
+static void add_to_rows(const block_product *p, uint32_t first, uint32_t last, uint32_t n_tokens)
+{
+    const float *bias = p->linear->bias;
+    size_t stride = p->linear->weight.n_out;
+    for (uint32_t t = 0; t < n_tokens; t++) {
+        float *y = p->y + t * stride;
+        if (bias != NULL) {
+            for (uint32_t i = first; i < last; i++) {
+                y[i] += bias[i];
+            }
+        }
+        if (p->residual != NULL) {
+            float *residual = p->residual + t * stride;
+            for (uint32_t i = first; i < last; i++) {
+                residual[i] += y[i];
+            }
+        }
+    }
+}
+
+/* gate = silu(gate) * up, with silu(z) = z / (1 + exp(-z)). */
+static void gate_rows(const block_product *gate, const block_product *up, uint32_t first,
+                      uint32_t last, uint32_t n_tokens)
+{
+    size_t stride = gate->linear->weight.n_out;
+    for (uint32_t t = 0; t < n_tokens; t++) {
+        float *g = gate->y + t * stride;
+        const float *u = up->y + t * stride;
+        for (uint32_t i = first; i < last; i++) {
+            g[i] = g[i] / (1.0f + expf(-g[i])) * u[i];
+        }
+    }
+}
+
+static void multiply_part(void *argument, uint32_t part, uint32_t n_parts)
+{
+    const multiply_job *job = argument;
+    for (uint32_t i = 0; i < job->n; i++) {
+        const block_product *p = &job->products[i];
+        const block_weight *w = &p->linear->weight;
+        uint32_t first = stretch_start(w->n_out, part, n_parts);
+        uint32_t last = stretch_start(w->n_out, part + 1, n_parts);
+        if (first == last) {
+            continue;
+        }
+        job->c->table->weight[w->type].matmul(w->data, w->row_bytes, w->n_in, first, last, p->x,
+                                              w->n_in, job->n_tokens, p->y, w->n_out);
+        add_to_rows(p, first, last, job->n_tokens);
+        if (job->is_gated && i == 1) {
+            gate_rows(&job->products[0], p, first, last, job->n_tokens);
+        }
+    }
+}
+
+static void run(multiply_job *job)
+{
+    uint64_t work = 0;
+    for (uint32_t i = 0; i < job->n; i++) {
+        const block_weight *w = &job->products[i].linear->weight;
+        work += (uint64_t)w->n_in * w->n_out;
+    }
+    if (work < SMALL_JOB / job->n_tokens) {
+        multiply_part(job, 0, 1);
+    } else {
+        threads_run(job->c->threads, multiply_part, job);
+    }
+}
+
+void block_multiply(const block_context *c, const block_product *products, uint32_t n,
+                    uint32_t n_tokens)
+{
+    multiply_job job = {.c = c, .products = products, .n = n, .n_tokens = n_tokens};
+    run(&job);
+}
+
+void block_multiply_gated(const block_context *c, const block_product *gate_and_up,
+                          uint32_t n_tokens)
+{
+    multiply_job job = {
+        .c = c, .products = gate_and_up, .n = 2, .n_tokens = n_tokens, .is_gated = true};
+    run(&job);
+}

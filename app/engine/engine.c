@@ -1,0 +1,287 @@
+/*
+ * engine.c: one step of reading, and the buffers it needs.
+ *
+ * The buffers of a block_context lie in one block, each at the start of a cache line:
+ *
+ *     x | h | q | k | v | attended | gate | up        [n_ubatch][its width] each
+ *
+ * Logits: the rows of x that are wanted are gathered into h, normed there and multiplied by
+ * the output matrix straight into the caller's rows. Indices of a micro-batch rise, wanted indices
+ * rise, and micro-batches come in order, so one walk over both finds them.
+ */
+#define _POSIX_C_SOURCE 200809L
+
+#include "engine/engine.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report.h"
+
+#define LINE 64u /* bytes of a cache line */
+#define N_BUFFERS 8u
+
+struct engine {
+    const model *model;
+    cl_matmul_table table;
+    threads *threads;
+    cellar_memory *memory;
+    uint32_t n_cells, n_ubatch;
+    block_context context;
+    void *buffers; /* [buffer_bytes] */
+    size_t buffer_bytes;
+};
+
+/* What is left to be written of the logits of one step. */
+typedef struct logits_request {
+    const uint32_t *wanted; /* [n] indices into the batch, rising */
+    uint32_t n;
+    float *rows; /* [n][n_vocab] */
+} logits_request;
+
+engine_options engine_defaults(void)
+{
+    return (engine_options){.n_cells = 4096, .n_ubatch = 512, .n_threads = 1, .k_type = CELLAR_F16,
+                            .v_type = CELLAR_F16, .cpu_mask = CELLAR_CPU_ALL};
+}
+
+/* Add room for [n_ubatch][width] numbers, whole cache lines; false: too large. */
+static bool add_buffer(size_t *total, uint32_t n_ubatch, uint32_t width)
+{
+    size_t bytes;
+    return !__builtin_mul_overflow((size_t)n_ubatch, (size_t)width * sizeof(float), &bytes) &&
+           !__builtin_add_overflow(bytes, LINE - 1, &bytes) &&
+           !__builtin_add_overflow(bytes / LINE * LINE, *total, total);
+}
+
+static cellar_status make_buffers(engine *e, cellar_error *error)
+{
+    block_context *c = &e->context;
+    const block_widths *w = &e->model->widths;
+    const uint32_t widths[N_BUFFERS] = {w->embd, w->embd, w->q, w->k, w->v, w->heads, w->ff, w->ff};
+    float **buffers[N_BUFFERS] = {&c->x, &c->h, &c->q, &c->k, &c->v, &c->attended, &c->gate, &c->up};
+    size_t starts[N_BUFFERS];
+    bool fits = true;
+    e->buffer_bytes = 0;
+    for (uint32_t i = 0; fits && i < N_BUFFERS; i++) {
+        starts[i] = e->buffer_bytes;
+        fits = add_buffer(&e->buffer_bytes, e->n_ubatch, widths[i]);
+    }
+    if (!fits || posix_memalign(&e->buffers, LINE, e->buffer_bytes) != 0) {
+        e->buffers = NULL;
+        return report(error, CELLAR_NO_MEMORY, -1,
+                      "no memory for computing %" PRIu32 " tokens at once (--ubatch)", e->n_ubatch);
+    }
+    for (uint32_t i = 0; i < N_BUFFERS; i++) {
+        *buffers[i] = (float *)e->buffers + starts[i] / sizeof(float);
+    }
+    return CELLAR_OK;
+}
+
+static cellar_status make_memory(engine *e, const engine_options *options, cellar_error *error)
+{
+    const model *m = e->model;
+    cellar_layer *layers = malloc(m->n_layers * sizeof *layers);
+    if (layers == NULL) {
+        return report(error, CELLAR_NO_MEMORY, -1, "no memory for %" PRIu32 " layers", m->n_layers);
+    }
+    for (uint32_t i = 0; i < m->n_layers; i++) {
+        layers[i] = m->memory_layers[i];
+        layers[i].k_type = options->k_type;
+        layers[i].v_type = options->v_type;
+    }
+    cellar_config config = cellar_config_init();
+    config.n_layers = m->n_layers;
+    config.layers = layers;
+    config.n_cells = options->n_cells;
+    config.n_ubatch = e->n_ubatch;
+    config.cpu_mask = options->cpu_mask;
+    config.workers = (cellar_workers){
+        .n = threads_count(e->threads), .run = threads_run, .context = e->threads};
+    cellar_status status = cellar_create(&config, &e->memory, error);
+    free(layers);
+    return status;
+}
+
+cellar_status engine_create(const model *m, const engine_options *options, engine **out,
+                            cellar_error *error)
+{
+    *out = NULL;
+    if (options->n_cells == 0 || options->n_ubatch == 0) {
+        return report(error, CELLAR_INVALID, -1, "an engine needs at least one cell and a micro-batch "
+                      "of at least one token");
+    }
+    engine *e = calloc(1, sizeof *e);
+    if (e == NULL) {
+        return report(error, CELLAR_NO_MEMORY, -1, "no memory for the engine");
+    }
+    e->model = m;
+    e->n_cells = options->n_cells;
+    e->n_ubatch = options->n_ubatch < options->n_cells ? options->n_ubatch : options->n_cells;
+    if (options->table != NULL) {
+        e->table = *options->table;
+    } else {
+        cl_matmul_fill(&e->table, options->cpu_mask);
+    }
+    cellar_status status;
+    if ((status = threads_create(options->n_threads, &e->threads, error)) != CELLAR_OK ||
+        (status = make_memory(e, options, error)) != CELLAR_OK ||
+        (status = make_buffers(e, error)) != CELLAR_OK) {
+        engine_destroy(e);
+        return status;
+    }
+    e->context.table = &e->table;
+    e->context.threads = e->threads;
+    e->context.memory = e->memory;
+    *out = e;
+    return CELLAR_OK;
+}
+
+void engine_destroy(engine *e)
+{
+    if (e == NULL) {
+        return;
+    }
+    cellar_destroy(e->memory);
+    threads_destroy(e->threads);
+    free(e->buffers);
+    free(e);
+}
+
+const model *engine_model(const engine *e)
+{
+    return e->model;
+}
+
+cellar_memory *engine_memory(engine *e)
+{
+    return e->memory;
+}
+
+uint32_t engine_cells(const engine *e)
+{
+    return e->n_cells;
+}
+
+uint32_t engine_ubatch(const engine *e)
+{
+    return e->n_ubatch;
+}
+
+uint64_t engine_buffer_bytes(const engine *e)
+{
+    return e->buffer_bytes;
+}
+
+void engine_set_stop(engine *e, bool (*should_stop)(void *context), void *context)
+{
+    e->context.should_stop = should_stop;
+    e->context.stop_context = context;
+}
+
+/* ---- a step ------------------------------------------------------------------------------------- */
+
+static cellar_status check_request(const engine *e, const cellar_batch *batch,
+                                   const logits_request *request, cellar_error *error)
+{
+    if (batch->n_tokens > 0 && batch->tokens == NULL) {
+        return report(error, CELLAR_INVALID, -1, "a batch for a model needs its tokens");
+    }
+    for (uint32_t i = 0; i < batch->n_tokens; i++) {
+        cellar_token token = batch->tokens[i];
+        if (token < 0 || (uint32_t)token >= e->model->n_vocab) {
+            return report(error, CELLAR_INVALID, i,
+                          "token %" PRIu32 " of the batch: expected an id below %" PRIu32 ", found %" PRId32,
+                          i, e->model->n_vocab, token);
+        }
+    }
+    if (request->n > 0 && (request->wanted == NULL || request->rows == NULL)) {
+        return report(error, CELLAR_INVALID, -1, "logits are wanted but there is no list or no room");
+    }
+    for (uint32_t i = 0; i < request->n; i++) {
+        uint32_t index = request->wanted[i];
+        if (index >= batch->n_tokens || (i > 0 && index <= request->wanted[i - 1])) {
+            return report(error, CELLAR_INVALID, i,
+                          "wanted logits %" PRIu32 ": expected rising indices below %" PRIu32
+                          ", found %" PRIu32, i, batch->n_tokens, index);
+        }
+    }
+    return CELLAR_OK;
+}
+
+static void embed(const engine *e, const cellar_batch *batch, const cellar_ubatch *ubatch)
+{
+    const block_weight *w = &e->model->embedding;
+    for (uint32_t t = 0; t < ubatch->n_tokens; t++) {
+        size_t row = (size_t)batch->tokens[ubatch->indices[t]];
+        const unsigned char *data = (const unsigned char *)w->data + row * w->row_bytes;
+        e->table.weight[w->type].decode(e->context.x + (size_t)t * w->n_in, data, w->n_in);
+    }
+}
+
+/* Write the logits that are wanted of this micro-batch and go on in the request. */
+static void write_logits(const engine *e, const cellar_ubatch *ubatch, logits_request *request)
+{
+    const block_context *c = &e->context;
+    size_t width = e->model->n_embd;
+    uint32_t n = 0;
+    for (uint32_t t = 0; t < ubatch->n_tokens && n < request->n; t++) {
+        if (ubatch->indices[t] == request->wanted[n]) {
+            memcpy(c->h + n * width, c->x + t * width, width * sizeof *c->h);
+            n++;
+        }
+    }
+    if (n == 0) {
+        return;
+    }
+    block_norm_run(&e->model->output_norm, c, c->h, c->h, n);
+    const block_product product = {.linear = &e->model->output, .x = c->h, .y = request->rows};
+    block_multiply(c, &product, 1, n);
+    request->wanted += n;
+    request->rows += (size_t)n * e->model->n_vocab;
+    request->n -= n;
+}
+
+static cellar_status compute(engine *e, const cellar_batch *batch, logits_request *request,
+                             cellar_error *error)
+{
+    uint32_t n_ubatches = cellar_count_ubatches(e->memory);
+    for (uint32_t i = 0; i < n_ubatches; i++) {
+        cellar_ubatch ubatch;
+        cellar_status status = cellar_get_ubatch(e->memory, i, &ubatch, error);
+        if (status != CELLAR_OK) {
+            return status;
+        }
+        e->context.ubatch = i;
+        e->context.n_tokens = ubatch.n_tokens;
+        embed(e, batch, &ubatch);
+        status = e->model->architecture->run_layers(e->model, &e->context, error);
+        if (status != CELLAR_OK) {
+            return status;
+        }
+        write_logits(e, &ubatch, request);
+    }
+    return CELLAR_OK;
+}
+
+cellar_status engine_decode(engine *e, const cellar_batch *batch, const uint32_t *wanted,
+                            uint32_t n_wanted, float *logits, cellar_error *error)
+{
+    logits_request request = {.wanted = wanted, .n = n_wanted, .rows = logits};
+    cellar_status status = check_request(e, batch, &request, error);
+    if (status == CELLAR_OK) {
+        status = cellar_begin(e->memory, batch, error);
+    }
+    if (status != CELLAR_OK) {
+        return status; /* and no step is open, unless it is somebody else's */
+    }
+    status = compute(e, batch, &request, error);
+    if (status == CELLAR_OK) {
+        status = cellar_commit(e->memory, error);
+    }
+    if (status != CELLAR_OK) {
+        cellar_abort(e->memory);
+    }
+    return status;
+}

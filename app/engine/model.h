@@ -1,0 +1,77 @@
+/*
+ * model.h: a model file turned into blocks that can be computed.
+ *
+ * model_load reads the metadata, checks every number against its bounds and every tensor against
+ * the shape that follows from them, and fills the structs of block.h. The architecture is a row in
+ * a table (model.c): a GGUF name, a function that loads, and one that runs the layers; a new one is
+ * a file arch_<name>.c with those two functions and a line in the table.
+ *
+ * A model is read-only after loading: any number of engines and threads may use one. Matrices stay
+ * in the file's mapping, which gguf.h aligns; vectors are kept as f32.
+ *
+ * Refusals name the key or tensor, what was expected and what was found. error->at is the value's
+ * offset in the file where there is one. CELLAR_CORRUPT: the file contradicts itself or leaves the
+ * bounds. CELLAR_UNSUPPORTED: a good file that this program cannot run.
+ */
+#ifndef APP_MODEL_H
+#define APP_MODEL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cellar.h"
+#include "engine/block.h"
+#include "engine/gguf.h"
+
+#define MODEL_MAX_LAYERS 512u
+#define MODEL_MAX_EMBD (1u << 20)   /* width of the residual stream */
+#define MODEL_MAX_FF (1u << 24)     /* width inside a feed-forward block */
+#define MODEL_MAX_HEADS 65536u      /* of one layer */
+#define MODEL_MAX_HEAD_SIZE 65536u  /* elements of a K or V head */
+
+typedef struct model model;
+
+/* How one architecture is loaded and run. */
+typedef struct model_architecture {
+    const char *name; /* value of general.architecture */
+    cellar_status (*load)(model *m, cellar_error *error);
+    /* Take the residual stream c->x of a micro-batch through all layers. */
+    cellar_status (*run_layers)(const model *m, const block_context *c, cellar_error *error);
+} model_architecture;
+
+/* One layer: attention and feed-forward, each after a norm. */
+typedef struct model_layer {
+    block_norm attention_norm, ffn_norm;
+    block_attention attention;
+    block_ffn ffn;
+} model_layer;
+
+struct model {
+    const gguf_file *file; /* outlives the model */
+    const model_architecture *architecture;
+    uint32_t n_vocab;   /* >= 2 */
+    uint32_t n_embd;    /* width of the residual stream */
+    uint32_t n_layers;  /* 1..MODEL_MAX_LAYERS */
+    uint32_t n_context; /* tokens it was trained to read at once, >= 1 */
+
+    block_weight embedding; /* [n_vocab][n_embd] */
+    model_layer *layers;    /* [n_layers] */
+    cellar_layer *memory_layers; /* [n_layers] what the memory must know of each; types are the engine's to choose */
+    block_norm output_norm;
+    block_linear output; /* [n_vocab][n_embd]; the embedding's matrix when tied */
+
+    block_widths widths; /* maxima over the layers */
+
+    struct model_copy *copies; /* list of everything the model allocated */
+    uint64_t copied_bytes;     /* in it */
+    struct model_names *taken; /* tensors asked for so far; only while loading */
+};
+
+/* Load the model in `file`, which must outlive it. *out is the caller's, for model_free. Also CELLAR_NO_MEMORY. */
+cellar_status model_load(const gguf_file *file, model **out, cellar_error *error);
+void model_free(model *m); /* NULL is allowed */
+
+/* The architectures that are known, as "llama, ...". Static. */
+const char *model_architectures(void);
+
+#endif /* APP_MODEL_H */
