@@ -1,0 +1,183 @@
+/*
+ * inspect_json.c: a model file as JSON, complete: no text is cut, no array shortened.
+ *
+ * The document is written as it is walked, so memory does not grow with the file's arrays; only
+ * strings pass through jansson, one at a time, as ASCII with \u escapes: safe for every reader and
+ * on a terminal. A string that is not UTF-8 cannot stand in JSON as it is: each byte that does not
+ * fit becomes U+FFFD, and the value says "lossy": true. NaN and the infinities, which JSON lacks,
+ * are the strings "NaN", "Infinity" and "-Infinity".
+ *
+ * The names of the members are a promise to scripts: they may be added to, not changed.
+ */
+#include "inspect.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "safe_text.h"
+
+/* ---- strings -------------------------------------------------------------------------------- */
+
+/* A copy in which every byte that is not UTF-8 is U+FFFD. The caller frees it; NULL: no memory. */
+static char *replace_invalid(gguf_string text, size_t *length)
+{
+    char *copy = malloc(3 * text.length + 1);
+    if (copy == NULL) return NULL;
+    size_t used = 0;
+    *length = 0;
+    for (size_t at = 0; at < text.length; at += used) {
+        const bool is_valid = safe_text_decode(text.data + at, text.length - at, &used) !=
+                              SAFE_TEXT_INVALID;
+        memcpy(copy + *length, is_valid ? text.data + at : "\xef\xbf\xbd", is_valid ? used : 3);
+        *length += is_valid ? used : 3;
+    }
+    return copy;
+}
+
+/* jansson leaves DEL as it is; inside a string it can be escaped like any other character. */
+static void put_without_delete(const char *text)
+{
+    for (; *text != '\0'; text++)
+        if (*text == 0x7f)
+            (void)fputs("\\u007f", stdout);
+        else
+            putchar(*text);
+}
+
+/* Without memory for one string, null stands in its place: the document stays well-formed. */
+static void put_string(gguf_string text)
+{
+    size_t length = text.length;
+    char *copy = inspect_is_utf8(text) ? NULL : replace_invalid(text, &length);
+    json_t *string = json_stringn(copy != NULL ? copy : text.data, length);
+    char *dumped = json_dumps(string, JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
+    put_without_delete(dumped != NULL ? dumped : "null");
+    free(dumped);
+    json_decref(string);
+    free(copy);
+}
+
+static void put_optional(gguf_string text)
+{
+    if (text.data != NULL)
+        put_string(text);
+    else
+        printf("null");
+}
+
+static void put_c_string(const char *text)
+{
+    put_string((gguf_string){text, strlen(text)});
+}
+
+/* ---- metadata ------------------------------------------------------------------------------- */
+
+static void put_element(const gguf_value *value, uint64_t i, bool *is_lossy)
+{
+    if (value->strings != NULL) {
+        put_string(value->strings[i]);
+        *is_lossy = *is_lossy || !inspect_is_utf8(value->strings[i]);
+        return;
+    }
+    char number[40];
+    inspect_format_number(number, value, i);
+    const bool is_name = strchr("NI", number[0]) != NULL || strcmp(number, "-Infinity") == 0;
+    printf(is_name ? "\"%s\"" : "%s", number);
+}
+
+static void put_value(const gguf_value *value)
+{
+    bool is_lossy = false;
+    printf("{\"type\": \"%s\", ", gguf_type_name(value->type));
+    if (value->type == GGUF_ARRAY) {
+        printf("\"element_type\": \"%s\", \"count\": %" PRIu64 ", \"value\": [",
+               gguf_type_name(value->element_type), value->count);
+        for (uint64_t i = 0; i < value->count; i++) {
+            printf("%s", i > 0 ? ", " : "");
+            put_element(value, i, &is_lossy);
+        }
+        putchar(']');
+    } else {
+        printf("\"value\": ");
+        put_element(value, 0, &is_lossy);
+    }
+    printf("%s}", is_lossy ? ", \"lossy\": true" : "");
+}
+
+static void put_metadata(const gguf_file *file)
+{
+    printf(",\n  \"metadata\": {");
+    for (uint32_t i = 0; i < gguf_count_values(file); i++) {
+        const gguf_value *value = gguf_value_at(file, i);
+        printf("%s\n    ", i > 0 ? "," : "");
+        put_string(value->key);
+        printf(": ");
+        put_value(value);
+    }
+    printf("%s}", gguf_count_values(file) > 0 ? "\n  " : "");
+}
+
+/* ---- tensors -------------------------------------------------------------------------------- */
+
+static void put_type(uint32_t type)
+{
+    const char *name = "?";
+    (void)gguf_type_block(type, &name, NULL, NULL);
+    put_c_string(name);
+}
+
+static void put_types(const inspect_summary *summary)
+{
+    printf(",\n  \"types\": [");
+    for (uint32_t i = 0; i < summary->n_types; i++) {
+        const inspect_type *entry = &summary->types[i];
+        printf("%s\n    {\"type\": ", i > 0 ? "," : "");
+        put_type(entry->type);
+        printf(", \"tensors\": %u, \"parameters\": %" PRIu64 ", \"bytes\": %" PRIu64 "}",
+               entry->n_tensors, entry->n_parameters, entry->n_bytes);
+    }
+    printf("%s]", summary->n_types > 0 ? "\n  " : "");
+}
+
+static void put_tensor(const gguf_tensor *tensor)
+{
+    printf("{\"name\": ");
+    put_string(tensor->name);
+    printf(", \"type\": ");
+    put_type(tensor->type);
+    printf(", \"shape\": [");
+    for (uint32_t i = 0; i < tensor->n_dims; i++)
+        printf("%s%" PRIu64, i > 0 ? ", " : "", tensor->dims[i]);
+    printf("], \"bytes\": %" PRIu64 ", \"offset\": %" PRIu64 "%s}", tensor->n_bytes, tensor->offset,
+           inspect_is_utf8(tensor->name) ? "" : ", \"lossy\": true");
+}
+
+static void put_tensors(const gguf_file *file)
+{
+    printf(",\n  \"tensors\": [");
+    for (uint32_t i = 0; i < gguf_count_tensors(file); i++) {
+        printf("%s\n    ", i > 0 ? "," : "");
+        put_tensor(gguf_tensor_at(file, i));
+    }
+    printf("%s]", gguf_count_tensors(file) > 0 ? "\n  " : "");
+}
+
+void inspect_print_json(const gguf_file *file, const inspect_summary *summary, inspect_parts parts)
+{
+    printf("{\n  \"file\": ");
+    put_c_string(summary->path);
+    printf(",\n  \"size\": %" PRIu64 ",\n  \"version\": %u,\n  \"alignment\": %u", gguf_size(file),
+           gguf_version(file), gguf_alignment(file));
+    printf(",\n  \"architecture\": ");
+    put_optional(summary->architecture);
+    printf(",\n  \"name\": ");
+    put_optional(summary->name);
+    printf(",\n  \"parameters\": %" PRIu64, summary->n_parameters);
+    put_types(summary);
+    if (parts.metadata) put_metadata(file);
+    if (parts.tensors) put_tensors(file);
+    printf("\n}\n");
+}

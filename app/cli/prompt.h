@@ -1,0 +1,26 @@
+/*
+ * prompt.h: the text that the model shall go on from, wherever it comes from.
+ */
+#ifndef APP_PROMPT_H
+#define APP_PROMPT_H
+
+#include <stddef.h>
+
+#include "cellar.h"
+
+#define PROMPT_DEFAULT "Once upon a time" /* when nobody gives one */
+
+typedef struct prompt {
+    char *text; /* [length] from malloc, for prompt_free; not NUL-terminated */
+    size_t length;
+} prompt;
+
+/*
+ * `text` if it is not NULL; else the file `path` if it is not NULL ("-": standard input); else standard input if it
+ * is not a terminal and holds anything; else PROMPT_DEFAULT. Of a file or standard input the last line end is dropped: it belongs to
+ * the file, not to the text. At most 2^30 bytes. CELLAR_IO (naming the file), CELLAR_INVALID, CELLAR_NO_MEMORY.
+ */
+cellar_status prompt_read(const char *text, const char *path, prompt *out, cellar_error *error);
+void prompt_free(prompt *p);
+
+#endif /* APP_PROMPT_H */
