@@ -1,0 +1,65 @@
+/*
+ * replay.h: the parts of the replayer: a trace as jansson read it, a run, and what came of it.
+ */
+#ifndef TESTS_REPLAY_H
+#define TESTS_REPLAY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <jansson.h>
+
+#include "engine/engine.h"
+
+/* How a run's memory is made, from `configs` of the trace. */
+typedef struct replay_config {
+    const char *id;
+    uint32_t n_cells, n_ubatch, n_sequences;
+    cellar_type k_type, v_type;
+} replay_config;
+
+typedef struct replay_settings {
+    uint32_t n_threads, cpu_mask;
+    bool is_exact;   /* do not round activations as the reference does */
+    bool is_verbose; /* a line for each step */
+} replay_settings;
+
+typedef struct replay_outcome {
+    enum { REPLAY_PASSED, REPLAY_FAILED, REPLAY_SKIPPED } what;
+    double worst;         /* difference, in standard deviations of the reference's row */
+    uint32_t n_positions; /* rows of logits compared */
+    uint32_t n_steps;     /* done and checked */
+    char reason[320];     /* why it failed or was skipped */
+} replay_outcome;
+
+/*
+ * Read the configuration of a run from the trace. False: the run cannot be replayed, `outcome` says why (skipped, or failed
+ * if the trace makes no sense).
+ */
+bool replay_read_config(const json_t *trace, const json_t *run, replay_config *out,
+                        replay_outcome *outcome);
+
+/* How far logits may be from the reference, in standard deviations (replay_compare.c). */
+double replay_bar(const model *m, const replay_config *config, bool is_exact);
+
+/*
+ * Products that first round the activations as the reference does: to binary16 for F16 weights, to blocks of Q8_0
+ * for Q8_0 weights. The product itself is the real kernel's (replay_rounding.c).
+ */
+void replay_rounding_fill(cl_matmul_table *table, uint32_t cpu_mask);
+
+/* Do all steps of a run on a fresh memory. */
+void replay_run(const model *m, const replay_config *config, const json_t *run,
+                const replay_settings *settings, replay_outcome *outcome);
+
+/*
+ * Compare a row of logits with the reference (numbers, or null for what is not finite). Returns the largest
+ * difference in standard deviations of the reference; INFINITY when one is finite and the other is not, or the lengths differ.
+ */
+double replay_compare(const float *logits, uint32_t n, const json_t *reference);
+
+/* Note a failure, if it is the first. */
+void replay_fail(replay_outcome *outcome, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+#endif /* TESTS_REPLAY_H */

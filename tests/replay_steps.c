@@ -1,0 +1,359 @@
+/*
+ * replay_steps.c: do the steps of a run and look at the memory after each.
+ *
+ * Each kind of step is a line in a table: its name and a function that does it. After every step the
+ * smallest and largest position of each sequence must be the trace's, and cellar_check must be
+ * content. The first thing that is wrong ends the run. Numbers of the trace are read with a check of
+ * their kind: a trace that makes no sense fails the run, not the program.
+ */
+#include "replay.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct replay {
+    const model *model;
+    const replay_config *config;
+    const replay_settings *settings;
+    replay_outcome *outcome;
+    engine *engine;
+    const json_t *step;
+    double step_worst; /* of the step's logits */
+} replay;
+
+/* The arrays of a batch, from malloc. */
+typedef struct replay_batch {
+    uint32_t n_tokens, n_wanted;
+    cellar_token *tokens;
+    cellar_pos *positions;
+    uint32_t *seq_begin, *wanted;
+    cellar_seq *seqs;
+    float *logits;
+} replay_batch;
+
+void replay_fail(replay_outcome *outcome, const char *format, ...)
+{
+    if (outcome->what == REPLAY_FAILED) {
+        return;
+    }
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(outcome->reason, sizeof outcome->reason, format, arguments);
+    va_end(arguments);
+    outcome->what = REPLAY_FAILED;
+}
+
+static bool has_failed(const replay *r)
+{
+    return r->outcome->what == REPLAY_FAILED;
+}
+
+static int32_t integer_at(const replay *r, const json_t *array, size_t i)
+{
+    const json_t *value = json_array_get(array, i);
+    json_int_t number = json_integer_value(value);
+    if (!json_is_integer(value) || number < INT32_MIN || number > INT32_MAX) {
+        replay_fail(r->outcome, "the trace has no whole number at place %zu of a list", i);
+        return 0;
+    }
+    return (int32_t)number;
+}
+
+/* Argument i of a step. */
+static int32_t argument(const replay *r, size_t i)
+{
+    return integer_at(r, json_object_get(r->step, "args"), i);
+}
+
+static void check_status(const replay *r, cellar_status status, const cellar_error *error)
+{
+    if (status != CELLAR_OK) {
+        replay_fail(r->outcome, "%s: %s", cellar_status_text(status), error->message);
+    }
+}
+
+/* ---- decode ------------------------------------------------------------------------------------- */
+
+static void free_batch(replay_batch *b)
+{
+    free(b->tokens);
+    free(b->positions);
+    free(b->seq_begin);
+    free(b->wanted);
+    free(b->seqs);
+    free(b->logits);
+}
+
+/* The length of the step's list `name`. */
+static uint32_t count(const replay *r, const char *name)
+{
+    const json_t *list = json_object_get(r->step, name);
+    size_t n = json_array_size(list);
+    if (!json_is_array(list) || n > 65536) {
+        replay_fail(r->outcome, "the trace has no list '%s' of a sensible length", name);
+        return 0;
+    }
+    return (uint32_t)n;
+}
+
+static uint32_t count_memberships(const replay *r, uint32_t n_tokens)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < n_tokens; i++) {
+        n += (uint32_t)json_array_size(json_array_get(json_object_get(r->step, "seq"), i));
+    }
+    return n;
+}
+
+static bool allocate_batch(const replay *r, replay_batch *b, uint32_t n_memberships)
+{
+    size_t n = b->n_tokens;
+    b->tokens = calloc(n, sizeof *b->tokens);
+    b->positions = calloc(n, sizeof *b->positions);
+    b->seq_begin = calloc(n + 1, sizeof *b->seq_begin);
+    b->seqs = calloc((size_t)n_memberships + 1, sizeof *b->seqs);
+    b->wanted = calloc((size_t)b->n_wanted + 1, sizeof *b->wanted);
+    b->logits = calloc((size_t)b->n_wanted * r->model->n_vocab + 1, sizeof *b->logits);
+    if (b->tokens && b->positions && b->seq_begin && b->seqs && b->wanted && b->logits) {
+        return true;
+    }
+    replay_fail(r->outcome, "no memory for a batch");
+    return false;
+}
+
+static void fill_batch(const replay *r, replay_batch *b)
+{
+    const json_t *tokens = json_object_get(r->step, "tok"), *positions = json_object_get(r->step, "pos");
+    const json_t *seqs = json_object_get(r->step, "seq"), *wanted = json_object_get(r->step, "out");
+    for (uint32_t i = 0; i < b->n_tokens; i++) {
+        const json_t *members = json_array_get(seqs, i);
+        uint32_t n_members = (uint32_t)json_array_size(members);
+        b->tokens[i] = integer_at(r, tokens, i);
+        b->positions[i] = integer_at(r, positions, i);
+        for (uint32_t j = 0; j < n_members; j++) {
+            b->seqs[b->seq_begin[i] + j] = integer_at(r, members, j);
+        }
+        b->seq_begin[i + 1] = b->seq_begin[i] + n_members;
+    }
+    for (uint32_t i = 0; i < b->n_wanted; i++) {
+        b->wanted[i] = (uint32_t)integer_at(r, wanted, i);
+    }
+}
+
+static void compare_logits(replay *r, const replay_batch *b)
+{
+    const json_t *rows = json_object_get(r->step, "logits");
+    double bar = replay_bar(r->model, r->config, r->settings->is_exact);
+    for (uint32_t i = 0; i < b->n_wanted; i++) {
+        const float *row = b->logits + (size_t)i * r->model->n_vocab;
+        double difference = replay_compare(row, r->model->n_vocab, json_array_get(rows, i));
+        r->step_worst = fmax(r->step_worst, difference);
+        r->outcome->worst = fmax(r->outcome->worst, difference);
+        r->outcome->n_positions++;
+        if (!(difference <= bar)) {
+            replay_fail(r->outcome, "logits of token %" PRIu32 " differ by %g", b->wanted[i], difference);
+        }
+    }
+}
+
+static void do_decode(replay *r)
+{
+    replay_batch b = {.n_tokens = count(r, "tok"), .n_wanted = count(r, "out")};
+    if (count(r, "pos") != b.n_tokens || count(r, "seq") != b.n_tokens ||
+        json_array_size(json_object_get(r->step, "logits")) != b.n_wanted) {
+        replay_fail(r->outcome, "the trace's lists are not of one length");
+    }
+    if (!has_failed(r) && allocate_batch(r, &b, count_memberships(r, b.n_tokens))) {
+        fill_batch(r, &b);
+    }
+    if (!has_failed(r)) {
+        cellar_batch batch = cellar_batch_init();
+        batch.n_tokens = b.n_tokens;
+        batch.tokens = b.tokens;
+        batch.positions = b.positions;
+        batch.seq_begin = b.seq_begin;
+        batch.seqs = b.seqs;
+        cellar_error error;
+        cellar_status status =
+            engine_decode(r->engine, &batch, b.wanted, b.n_wanted, b.logits, &error);
+        if (json_integer_value(json_object_get(r->step, "rc")) == 0) {
+            check_status(r, status, &error);
+        } else if (status == CELLAR_OK) {
+            replay_fail(r->outcome, "decode succeeded and should have been refused");
+        }
+        if (status == CELLAR_OK) {
+            compare_logits(r, &b);
+        }
+    }
+    free_batch(&b);
+}
+
+/* ---- the other steps ---------------------------------------------------------------------------- */
+
+static void do_remove(replay *r)
+{
+    cellar_memory *memory = engine_memory(r->engine);
+    int32_t seq = argument(r, 0), first = seq < 0 ? 0 : seq;
+    int32_t last = seq < 0 ? (int32_t)r->config->n_sequences - 1 : seq;
+    cellar_status status = CELLAR_OK;
+    cellar_error error;
+    for (int32_t i = first; i <= last && status == CELLAR_OK && !has_failed(r); i++) {
+        status = cellar_remove(memory, i, argument(r, 1), argument(r, 2), &error);
+    }
+    if ((status == CELLAR_OK) != json_is_true(json_object_get(r->step, "ret"))) {
+        replay_fail(r->outcome, "seq_rm gave '%s'", cellar_status_text(status));
+    }
+}
+
+static void do_copy(replay *r)
+{
+    cellar_error error;
+    cellar_status status = cellar_copy(engine_memory(r->engine), argument(r, 0), argument(r, 1),
+                                       argument(r, 2), argument(r, 3), &error);
+    check_status(r, status, &error);
+}
+
+static void do_keep(replay *r)
+{
+    cellar_error error;
+    check_status(r, cellar_keep(engine_memory(r->engine), argument(r, 0), &error), &error);
+}
+
+static void do_shift(replay *r)
+{
+    cellar_error error;
+    cellar_status status = cellar_shift(engine_memory(r->engine), argument(r, 0), argument(r, 1),
+                                        argument(r, 2), argument(r, 3), &error);
+    check_status(r, status, &error);
+}
+
+static void do_clear(replay *r)
+{
+    cellar_error error;
+    check_status(r, cellar_clear(engine_memory(r->engine), &error), &error);
+}
+
+typedef struct step_kind {
+    const char *name;
+    void (*run)(replay *r); /* NULL: known, and not built */
+} step_kind;
+
+static const step_kind kinds[] = {
+    {"decode", do_decode}, {"seq_rm", do_remove}, {"seq_cp", do_copy},
+    {"seq_keep", do_keep}, {"seq_add", do_shift}, {"clear", do_clear},
+    {"encode", NULL}, {"seq_div", NULL}, {"state_save", NULL}, {"state_load", NULL},
+    {"state_seq_save", NULL}, {"state_seq_load", NULL},
+};
+
+static const step_kind *kind_of(const json_t *step)
+{
+    const char *name = json_string_value(json_object_get(step, "op"));
+    for (size_t i = 0; name != NULL && i < sizeof kinds / sizeof kinds[0]; i++) {
+        if (strcmp(kinds[i].name, name) == 0) {
+            return &kinds[i];
+        }
+    }
+    return NULL;
+}
+
+/* ---- a run -------------------------------------------------------------------------------------- */
+
+static void check_positions(const replay *r)
+{
+    const cellar_memory *memory = engine_memory(r->engine);
+    const json_t *min = json_object_get(r->step, "pmin"), *max = json_object_get(r->step, "pmax");
+    for (uint32_t i = 0; i < r->config->n_sequences && !has_failed(r); i++) {
+        cellar_pos found_min = cellar_position_min(memory, (cellar_seq)i);
+        cellar_pos found_max = cellar_position_max(memory, (cellar_seq)i);
+        int32_t wanted_min = integer_at(r, min, i), wanted_max = integer_at(r, max, i);
+        if (found_min != wanted_min || found_max != wanted_max) {
+            replay_fail(r->outcome, "sequence %" PRIu32 " holds %" PRId32 "..%" PRId32
+                        ", expected %" PRId32 "..%" PRId32, i, found_min, found_max, wanted_min,
+                        wanted_max);
+        }
+    }
+    cellar_error error;
+    cellar_status status = cellar_check(memory, &error);
+    check_status(r, status, &error);
+}
+
+static void run_steps(replay *r, const json_t *steps)
+{
+    size_t i;
+    json_t *step;
+    json_array_foreach(steps, i, step) {
+        const step_kind *kind = kind_of(step);
+        r->step = step;
+        r->step_worst = 0;
+        kind->run(r);
+        check_positions(r);
+        if (r->settings->is_verbose) {
+            printf("     step %3zu %-8s worst %.3g\n", i, kind->name, r->step_worst);
+        }
+        if (has_failed(r)) {
+            char reason[sizeof r->outcome->reason];
+            memcpy(reason, r->outcome->reason, sizeof reason);
+            snprintf(r->outcome->reason, sizeof r->outcome->reason, "step %zu (%s): %.240s", i,
+                     kind->name, reason);
+            return;
+        }
+        r->outcome->n_steps++;
+    }
+}
+
+/* Are all steps of a kind that is built? */
+static bool can_run(const json_t *steps, replay_outcome *outcome)
+{
+    size_t i;
+    json_t *step;
+    json_array_foreach(steps, i, step) {
+        const step_kind *kind = kind_of(step);
+        if (kind == NULL) {
+            replay_fail(outcome, "the trace has a step %zu of no known kind", i);
+            return false;
+        }
+        if (kind->run == NULL) {
+            outcome->what = REPLAY_SKIPPED;
+            snprintf(outcome->reason, sizeof outcome->reason, "%s is not built", kind->name);
+            return false;
+        }
+    }
+    return true;
+}
+
+void replay_run(const model *m, const replay_config *config, const json_t *run,
+                const replay_settings *settings, replay_outcome *outcome)
+{
+    const json_t *steps = json_object_get(run, "steps");
+    if (json_array_size(steps) == 0) {
+        replay_fail(outcome, "the trace has a run without steps");
+        return;
+    }
+    if (!can_run(steps, outcome)) {
+        return;
+    }
+    engine_options options = engine_defaults();
+    options.n_cells = config->n_cells;
+    options.n_ubatch = config->n_ubatch;
+    options.n_threads = settings->n_threads;
+    options.k_type = config->k_type;
+    options.v_type = config->v_type;
+    options.cpu_mask = settings->cpu_mask;
+    cl_matmul_table rounding;
+    if (!settings->is_exact) {
+        replay_rounding_fill(&rounding, settings->cpu_mask);
+        options.table = &rounding;
+    }
+    replay r = {.model = m, .config = config, .settings = settings, .outcome = outcome};
+    cellar_error error;
+    cellar_status status = engine_create(m, &options, &r.engine, &error);
+    check_status(&r, status, &error);
+    if (status == CELLAR_OK) {
+        run_steps(&r, steps);
+    }
+    engine_destroy(r.engine);
+}
