@@ -20,24 +20,19 @@
  *
  * A WHOLE PROGRAM (one layer; `tests/header.c` compiles and runs it)
  *
- *     cellar_layer layer = cellar_layer_init();
- *     layer.n_heads = 4; layer.n_kv_heads = 2; layer.k_size = layer.v_size = 64;
- *     layer.rope.kind = CELLAR_ROPE_NORMAL;
- *     cellar_config config = cellar_config_init();
- *     config.n_layers = 1; config.layers = &layer; config.n_cells = 4096;
- *     cellar_memory *memory;
- *     cellar_error error;
- *     if (cellar_create(&config, &memory, &error) != CELLAR_OK) return fail(error.message);
- *     cellar_batch batch = cellar_batch_init();
- *     batch.n_tokens = 3; batch.tokens = (cellar_token[]){11, 12, 13};
- *     if (cellar_begin(memory, &batch, &error) != CELLAR_OK) return fail(error.message);
- *     // compute q [3][4][64], k [3][2][64], v [3][2][64], not rotated; then, micro-batch 0, layer 0:
- *     if (cellar_store(memory, 0, 0, k, v, &error) != CELLAR_OK) return fail(error.message);
- *     if (cellar_attend(memory, 0, 0, q, out, &error) != CELLAR_OK) return fail(error.message);
- *     if (cellar_commit(memory, &error) != CELLAR_OK) return fail(error.message);
- *     // out [3][4][64] is there, sequence 0 holds three tokens; fork it into 7: no row moves
- *     if (cellar_copy(memory, 0, 7, 0, -1, &error) != CELLAR_OK) return fail(error.message);
- *     cellar_destroy(memory);
+ *     cellar_layer layer = cellar_layer_init(); layer.n_heads = 4; layer.n_kv_heads = 2;
+ *     layer.k_size = layer.v_size = 64; layer.rope.kind = CELLAR_ROPE_NORMAL; cellar_config config
+ *     = cellar_config_init(); config.n_layers = 1; config.layers = &layer; config.n_cells = 4096;
+ *     cellar_memory *memory; cellar_error error; if (cellar_create(&config, &memory, &error) !=
+ *     CELLAR_OK) return fail(error.message); cellar_batch batch = cellar_batch_init();
+ *     batch.n_tokens = 3; batch.tokens = (cellar_token[]){11, 12, 13}; if (cellar_begin(memory,
+ *     &batch, &error) != CELLAR_OK) return fail(error.message); // compute q [3][4][64], k
+ *     [3][2][64], v [3][2][64], not rotated; then, micro-batch 0, layer 0: if (cellar_store(memory,
+ *     0, 0, k, v, &error) != CELLAR_OK) return fail(error.message); if (cellar_attend(memory, 0, 0,
+ *     q, out, &error) != CELLAR_OK) return fail(error.message); if (cellar_commit(memory, &error)
+ *     != CELLAR_OK) return fail(error.message); // out [3][4][64] is there, sequence 0 holds three
+ *     tokens; fork it into 7: no row moves if (cellar_copy(memory, 0, 7, 0, -1, &error) !=
+ *     CELLAR_OK) return fail(error.message); cellar_destroy(memory);
  *
  * RULES THAT HOLD EVERYWHERE
  *   Errors     A call that can fail returns a cellar_status and takes a cellar_error (or NULL) last.
@@ -81,7 +76,7 @@ extern "C" {
 #define CELLAR_MUST_USE
 #endif
 
-/* ---- version ---------------------------------------------------------------------------------- */
+/* ---- version --------------------------------------------------------------------------------- */
 
 #define CELLAR_VERSION_MAJOR 0
 #define CELLAR_VERSION_MINOR 1
@@ -90,7 +85,7 @@ extern "C" {
 /* The version of the library that is linked, as "major.minor.patch". Static; never freed. */
 CELLAR_API const char *cellar_version(void);
 
-/* ---- status and errors ------------------------------------------------------------------------ */
+/* ---- status and errors ----------------------------------------------------------------------- */
 
 /* Every status: name, value, text. Errors are negative. */
 #define CELLAR_STATUSES(X)                                                                         \
@@ -123,7 +118,7 @@ typedef struct cellar_error {
 /* The text of a status ("not enough free cells"), or "unknown status". Static; never freed. */
 CELLAR_API const char *cellar_status_text(cellar_status status);
 
-/* ---- basic types ------------------------------------------------------------------------------ */
+/* ---- basic types ----------------------------------------------------------------------------- */
 
 typedef int32_t cellar_pos;   /* a position in a sequence, >= 0; -1: none */
 typedef int32_t cellar_seq;   /* a sequence's name, any number >= 0 */
@@ -135,7 +130,7 @@ typedef enum cellar_type {
     CELLAR_F16 = 1, /* IEEE 754 binary16, 2 bytes each, rounded to nearest even */
 } cellar_type;
 
-/* ---- configuration ---------------------------------------------------------------------------- */
+/* ---- configuration --------------------------------------------------------------------------- */
 
 /* Where the library's memory comes from. `allocate` returns NULL when there is none. */
 typedef struct cellar_allocator {
@@ -169,18 +164,18 @@ typedef enum cellar_rope_kind {
 } cellar_rope_kind;
 
 /*
- * A rotary position embedding (Su et al., arXiv:2104.09864). Pair i of position p turns by
- * p * base^(-2i/n_rot) * scale / factors[i]. With yarn_ext > 0 the angle is mixed from the scaled and the
- * unscaled frequency pair by pair, and keys and queries are multiplied by
- * yarn_attn * (1 + 0.1 ln(1/scale)) (YaRN: Peng et al., arXiv:2309.00071, section 3); with yarn_ext == 0
- * they are multiplied by yarn_attn alone. The magnitude is applied once, when a row is stored or a
- * query rotated; a shift is a pure rotation.
+ * A rotary position embedding (Su et al., arXiv:2104.09864). Pair i of position p turns by p *
+ * base^(-2i/n_rot) * scale / factors[i]. With yarn_ext > 0 the angle is mixed from the scaled and
+ * the unscaled frequency pair by pair, and keys and queries are multiplied by yarn_attn * (1 + 0.1
+ * ln(1/scale)) (YaRN: Peng et al., arXiv:2309.00071, section 3); with yarn_ext == 0 they are
+ * multiplied by yarn_attn alone. The magnitude is applied once, when a row is stored or a query
+ * rotated; a shift is a pure rotation.
  */
 typedef struct cellar_rope {
     cellar_rope_kind kind;
-    uint32_t n_rot;       /* leading elements of a head that rotate: even, <= k_size; 0: the whole head */
-    double base;          /* > 0; default 10000 */
-    double scale;         /* > 0; 1 / (linear factor); default 1 */
+    uint32_t n_rot; /* leading elements of a head that rotate: even, <= k_size; 0: the whole head */
+    double base;    /* > 0; default 10000 */
+    double scale;   /* > 0; 1 / (linear factor); default 1 */
     const float *factors; /* [n_rot/2] divisors of the frequencies, each > 0, or NULL; copied */
     double yarn_ext;      /* 0: plain linear scaling (default); 1: YaRN; between: a mixture */
     double yarn_attn;     /* default 1 */
@@ -196,13 +191,13 @@ typedef enum cellar_layer_kind {
 typedef struct cellar_layer {
     size_t struct_size; /* set by cellar_layer_init */
     cellar_layer_kind kind;
-    uint32_t n_heads;    /* query heads, 1..65536; a multiple of n_kv_heads */
-    uint32_t n_kv_heads; /* K/V heads, >= 1 */
-    uint32_t k_size;     /* elements of a K head (and of a query head), 1..65536 */
-    uint32_t v_size;     /* elements of a V head, 1..65536 */
+    uint32_t n_heads;           /* query heads, 1..65536; a multiple of n_kv_heads */
+    uint32_t n_kv_heads;        /* K/V heads, >= 1 */
+    uint32_t k_size;            /* elements of a K head (and of a query head), 1..65536 */
+    uint32_t v_size;            /* elements of a V head, 1..65536 */
     cellar_type k_type, v_type; /* how rows are stored; default CELLAR_F16 */
-    float scale;         /* of <q, k> before the softmax; 0: 1/sqrt(k_size) */
-    bool is_causal;      /* default true; false: every token sees its whole micro-batch and all before */
+    float scale;                /* of <q, k> before the softmax; 0: 1/sqrt(k_size) */
+    bool is_causal; /* default true; false: every token sees its whole micro-batch and all before */
     cellar_rope rope;
 } cellar_layer;
 
@@ -212,11 +207,11 @@ typedef struct cellar_layer {
 #define CELLAR_CPU_ALL 0xffffffffu
 
 typedef struct cellar_config {
-    size_t struct_size; /* set by cellar_config_init */
-    uint32_t n_layers;  /* >= 1 */
+    size_t struct_size;         /* set by cellar_config_init */
+    uint32_t n_layers;          /* >= 1 */
     const cellar_layer *layers; /* [n_layers], each from cellar_layer_init; copied */
-    uint32_t n_cells;   /* tokens the memory can hold, 1..2^30 */
-    uint32_t n_ubatch;  /* most tokens computed at once, 1..65536; default 512 */
+    uint32_t n_cells;           /* tokens the memory can hold, 1..2^30 */
+    uint32_t n_ubatch;          /* most tokens computed at once, 1..65536; default 512 */
     cellar_allocator allocator; /* all NULL: malloc and free */
     cellar_workers workers;
     uint32_t cpu_mask; /* default CELLAR_CPU_ALL */
@@ -249,7 +244,7 @@ static inline cellar_config cellar_config_init(void)
     return config;
 }
 
-/* ---- life cycle ------------------------------------------------------------------------------- */
+/* ---- life cycle ------------------------------------------------------------------------------ */
 
 typedef struct cellar_memory cellar_memory;
 
@@ -271,9 +266,9 @@ typedef struct cellar_sizes {
 } cellar_sizes;
 
 /*
- * The exact bytes that cellar_create would ask of the allocator, without asking for any. Runs and steps are 0 at first and
- * grow with use (16 bytes a run; see cellar_stats).
- * CELLAR_INVALID: what is wrong with the configuration, also when its size does not fit in 64 bits.
+ * The exact bytes that cellar_create would ask of the allocator, without asking for any. Runs and
+ * steps are 0 at first and grow with use (16 bytes a run; see cellar_stats). CELLAR_INVALID: what
+ * is wrong with the configuration, also when its size does not fit in 64 bits.
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_measure(const cellar_config *config,
                                                         cellar_sizes *sizes, cellar_error *error);
@@ -291,7 +286,7 @@ CELLAR_API void cellar_destroy(cellar_memory *memory);
 /* The instruction set the kernels use: "scalar" or "avx2". Static; never freed. */
 CELLAR_API const char *cellar_cpu(const cellar_memory *memory);
 
-/* ---- a step: begin, store, attend, commit ------------------------------------------------------ */
+/* ---- a step: begin, store, attend, commit ---------------------------------------------------- */
 
 /*
  * Tokens to be read. Token i stands in the sequences
@@ -301,16 +296,16 @@ CELLAR_API const char *cellar_cpu(const cellar_memory *memory);
  * at position positions[i], or, when positions is NULL, at the next position of its sequences.
  *
  * The first position of a sequence in a batch must be its next position (any position >= 0 if it is
- * empty), and positions of one sequence rise by one from token to token. A token in several sequences needs
- * all of them to hold the same cells at the same positions so far, because it is computed once and
- * can only have read one past.
+ * empty), and positions of one sequence rise by one from token to token. A token in several
+ * sequences needs all of them to hold the same cells at the same positions so far, because it is
+ * computed once and can only have read one past.
  */
 typedef struct cellar_batch {
-    size_t struct_size; /* set by cellar_batch_init */
-    uint32_t n_tokens;  /* >= 1 */
+    size_t struct_size;          /* set by cellar_batch_init */
+    uint32_t n_tokens;           /* >= 1 */
     const cellar_token *tokens;  /* [n_tokens] or NULL: unknown */
     const cellar_pos *positions; /* [n_tokens] or NULL */
-    const uint32_t *seq_begin;   /* [n_tokens + 1], not falling, each token in >= 1 sequence; or NULL */
+    const uint32_t *seq_begin;   /* [n_tokens + 1] from 0, rising by >= 1 each; or NULL */
     const cellar_seq *seqs;      /* no sequence twice for one token; or NULL */
 } cellar_batch;
 
@@ -323,29 +318,31 @@ static inline cellar_batch cellar_batch_init(void)
     return batch;
 }
 
-/* A piece of the batch that is computed at once. */
+/* A piece of the batch that is computed at once. Its arrays are valid until the step ends. */
 typedef struct cellar_ubatch {
-    uint32_t n_tokens;       /* 1..n_ubatch */
-    const uint32_t *indices; /* [n_tokens] which tokens of the batch, in order; valid until the step ends */
-    const cellar_pos *positions; /* [n_tokens] where they stand; valid until the step ends */
+    uint32_t n_tokens;           /* 1..n_ubatch */
+    const uint32_t *indices;     /* [n_tokens] which tokens of the batch, in order */
+    const cellar_pos *positions; /* [n_tokens] where they stand */
 } cellar_ubatch;
 
 /*
- * Open a step: split the batch into micro-batches and reserve a cell for each token, for all of them
- * or for none. CELLAR_FULL: the message and error->at say how many cells were missing.
+ * Open a step: split the batch into micro-batches and reserve a cell for each token, for all of
+ * them or for none. CELLAR_FULL: the message and error->at say how many cells were missing.
  * CELLAR_INVALID: error->at is the token that breaks a rule. CELLAR_BUSY: a step is open already.
- * Cost: the batch, plus the runs of its sequences, plus a scan of the free map (a bit a cell) when a
- * sequence cannot simply continue where it ended.
+ * Cost: the batch, plus the runs of its sequences, plus a scan of the free map (a bit a cell) when
+ * a sequence cannot simply continue where it ended.
  */
-CELLAR_API CELLAR_MUST_USE cellar_status cellar_begin(cellar_memory *memory, const cellar_batch *batch,
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_begin(cellar_memory *memory,
+                                                      const cellar_batch *batch,
                                                       cellar_error *error);
 
 /* How many micro-batches the open step has; 0 when none is open. */
 CELLAR_API uint32_t cellar_count_ubatches(const cellar_memory *memory);
 
 /* Describe micro-batch i of the open step. CELLAR_INVALID: no step, or no such micro-batch. */
-CELLAR_API CELLAR_MUST_USE cellar_status cellar_get_ubatch(const cellar_memory *memory, uint32_t ubatch,
-                                                           cellar_ubatch *out, cellar_error *error);
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_get_ubatch(const cellar_memory *memory,
+                                                           uint32_t ubatch, cellar_ubatch *out,
+                                                           cellar_error *error);
 
 /*
  * Store the keys and values of a micro-batch for one layer: k [n_tokens][n_kv_heads][k_size] and
@@ -354,14 +351,14 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_get_ubatch(const cellar_memory *
  * sequence before the commit. CELLAR_INVALID.
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_store(cellar_memory *memory, uint32_t ubatch,
-                                                      uint32_t layer, const float *k, const float *v,
-                                                      cellar_error *error);
+                                                      uint32_t layer, const float *k,
+                                                      const float *v, cellar_error *error);
 
 /*
- * Attend: q [n_tokens][n_heads][k_size], not rotated, gives out [n_tokens][n_heads][v_size]; each token sees the
- * committed cells of its sequence and the tokens of this step up to and in this micro-batch, of those
- * (causal layers) the ones at its own position and before. cellar_store must have been called for the
- * micro-batch and layer. q and out must not overlap. Nothing is allocated.
+ * Attend: q [n_tokens][n_heads][k_size], not rotated, gives out [n_tokens][n_heads][v_size]; each
+ * token sees the committed cells of its sequence and the tokens of this step up to and in this
+ * micro-batch, of those (causal layers) the ones at its own position and before. cellar_store must
+ * have been called for the micro-batch and layer. q and out must not overlap. Nothing is allocated.
  * The result depends on the rows, their positions and the query alone: not on where cells lie, who
  * shares them, how the batch was split or how many workers there are. CELLAR_INVALID.
  */
@@ -370,29 +367,34 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_attend(cellar_memory *memory, ui
                                                        cellar_error *error);
 
 /*
- * End the step: its tokens become part of their sequences. CELLAR_INVALID: no step is open, or a layer was not stored for
- * every micro-batch; the step then stays open, to be completed or aborted. Cannot fail otherwise.
+ * End the step: its tokens become part of their sequences. CELLAR_INVALID: no step is open, or a
+ * layer was not stored for every micro-batch; the step then stays open, to be completed or aborted.
+ * Cannot fail otherwise.
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_commit(cellar_memory *memory, cellar_error *error);
 
-/* End the step as if it had never begun: every byte of bookkeeping is as before. No step: no effect. */
+/*
+ * End the step as if it had never begun: every byte of bookkeeping is as before. No step: no
+ * effect.
+ */
 CELLAR_API void cellar_abort(cellar_memory *memory);
 
-/* ---- sequences -------------------------------------------------------------------------------- */
+/* ---- sequences ------------------------------------------------------------------------------- */
 
 /*
- * Forget [p0, p1) of a sequence. Cells that nobody else holds become free. Removing what is not there
- * is no error. Cost: the runs touched, and a counter for each cell touched.
- * CELLAR_INVALID, CELLAR_BUSY, CELLAR_NO_MEMORY (splitting a run can need room for one more).
+ * Forget [p0, p1) of a sequence. Cells that nobody else holds become free. Removing what is not
+ * there is no error. Cost: the runs touched, and a counter for each cell touched. CELLAR_INVALID,
+ * CELLAR_BUSY, CELLAR_NO_MEMORY (splitting a run can need room for one more).
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_remove(cellar_memory *memory, cellar_seq seq,
-                                                       cellar_pos p0, cellar_pos p1, cellar_error *error);
+                                                       cellar_pos p0, cellar_pos p1,
+                                                       cellar_error *error);
 
 /*
- * Make [p0, p1) of `to` hold exactly what [p0, p1) of `from` holds: what `to` had there is forgotten,
- * then the cells are shared; no row is copied. Repeating it changes nothing; from == to is no change. Positions outside the
- * range stay. With p0 = 0 and p1 = -1 it is a fork. Cost: the runs touched, and a counter for each cell.
- * CELLAR_INVALID, CELLAR_BUSY, CELLAR_NO_MEMORY.
+ * Make [p0, p1) of `to` hold exactly what [p0, p1) of `from` holds: what `to` had there is
+ * forgotten, then the cells are shared; no row is copied. Repeating it changes nothing; from == to
+ * is no change. Positions outside the range stay. With p0 = 0 and p1 = -1 it is a fork. Cost: the
+ * runs touched, and a counter for each cell. CELLAR_INVALID, CELLAR_BUSY, CELLAR_NO_MEMORY.
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_copy(cellar_memory *memory, cellar_seq from,
                                                      cellar_seq to, cellar_pos p0, cellar_pos p1,
@@ -407,31 +409,35 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_keep(cellar_memory *memory, cell
  * forgotten (by this sequence only). No row is touched and no other sequence changes.
  * CELLAR_INVALID: a position would exceed INT32_MAX - 1. CELLAR_REFUSED: the range would land on
  * positions that the sequence holds already; error->at is the first of them; remove those before.
- * Also CELLAR_BUSY, CELLAR_NO_MEMORY. Cost: the runs touched; all runs of the sequence when the range
- * moves past others.
+ * Also CELLAR_BUSY, CELLAR_NO_MEMORY. Cost: the runs touched; all runs of the sequence when the
+ * range moves past others.
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_shift(cellar_memory *memory, cellar_seq seq,
-                                                      cellar_pos p0, cellar_pos p1, cellar_pos delta,
-                                                      cellar_error *error);
+                                                      cellar_pos p0, cellar_pos p1,
+                                                      cellar_pos delta, cellar_error *error);
 
 /*
  * Make room in a long conversation ("context shift"): keep the first `keep` positions of the
- * sequence, forget the next `discard`, and move the rest down to close the gap. discard == 0: half of
- * what follows the kept part. *n_discarded (may be NULL) becomes what was used.
- * With n = pos_max + 1 - pos_min: CELLAR_INVALID unless 0 <= keep < n and 0 <= discard <= n - keep, or if half of the rest
- * is nothing. Otherwise as cellar_remove and cellar_shift, both or neither.
+ * sequence, forget the next `discard`, and move the rest down to close the gap. discard == 0: half
+ * of what follows the kept part. *n_discarded (may be NULL) becomes what was used. With n = pos_max
+ * + 1 - pos_min: CELLAR_INVALID unless 0 <= keep < n and 0 <= discard <= n - keep, or if half of
+ * the rest is nothing. Otherwise as cellar_remove and cellar_shift, both or neither.
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_shift_context(cellar_memory *memory, cellar_seq seq,
                                                               cellar_pos keep, cellar_pos discard,
                                                               cellar_pos *n_discarded,
                                                               cellar_error *error);
 
-/* Forget everything. Rows are not overwritten, but never read again. CELLAR_INVALID, CELLAR_BUSY. */
+/*
+ * Forget everything. Rows are not overwritten, but never read again. CELLAR_INVALID, CELLAR_BUSY.
+ */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_clear(cellar_memory *memory, cellar_error *error);
 
-/* ---- questions -------------------------------------------------------------------------------- */
+/* ---- questions ------------------------------------------------------------------------------- */
 
-/* The smallest position that a sequence holds; -1: none (or no such sequence, or a bad argument). */
+/*
+ * The smallest position that a sequence holds; -1: none (or no such sequence, or a bad argument).
+ */
 CELLAR_API cellar_pos cellar_position_min(const cellar_memory *memory, cellar_seq seq);
 
 /* The largest position that a sequence holds; -1: none (or no such sequence, or a bad argument). */
@@ -441,48 +447,55 @@ CELLAR_API cellar_pos cellar_position_max(const cellar_memory *memory, cellar_se
 typedef struct cellar_sequence_info {
     cellar_pos pos_min, pos_max; /* -1: holds nothing */
     cellar_pos pos_next;         /* its logical length: where the next token goes; 0 when empty */
-    cellar_pos rewind_min;       /* the smallest n > 0 at which it can continue; 0 if its start is there */
-    uint32_t n_cells;            /* cells held */
-    uint32_t n_shared;           /* of these, held by another sequence too */
+    cellar_pos
+        rewind_min;    /* the smallest n > 0 at which it can continue; 0 if its start is there */
+    uint32_t n_cells;  /* cells held */
+    uint32_t n_shared; /* of these, held by another sequence too */
     uint32_t n_runs;
 } cellar_sequence_info;
 
-/* Describe a sequence. Cost: its runs, and a look at each of its cells for n_shared. CELLAR_INVALID. */
+/*
+ * Describe a sequence. Cost: its runs, and a look at each of its cells for n_shared.
+ * CELLAR_INVALID.
+ */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_get_sequence(const cellar_memory *memory,
-                                                             cellar_seq seq, cellar_sequence_info *out,
+                                                             cellar_seq seq,
+                                                             cellar_sequence_info *out,
                                                              cellar_error *error);
 
 /*
  * Can the sequence be continued at position n, if [n, end) were removed, without reading anything
  * again? CELLAR_OK: yes: position n - 1 is held, or n is 0. CELLAR_REPLAY: no; *replay_from (may be
- * NULL) is the position from which tokens have to be read again: behind the last one below n that is
- * held, or 0.
- * CELLAR_INVALID. Cost: a binary search of the runs.
+ * NULL) is the position from which tokens have to be read again: behind the last one below n that
+ * is held, or 0. CELLAR_INVALID. Cost: a binary search of the runs.
  */
-CELLAR_API CELLAR_MUST_USE cellar_status cellar_can_continue(const cellar_memory *memory, cellar_seq seq,
-                                                             cellar_pos n, cellar_pos *replay_from,
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_can_continue(const cellar_memory *memory,
+                                                             cellar_seq seq, cellar_pos n,
+                                                             cellar_pos *replay_from,
                                                              cellar_error *error);
 
 /*
- * Read the rows of [p0, p0 + n) of a sequence back as f32: k [n][n_kv_heads][k_size], rotated for the
- * positions at which they stand in this sequence, and v [n][n_kv_heads][v_size]. Either may be NULL.
- * CELLAR_NOT_FOUND: a position is missing (error->at); what was written to k and v is undefined. CELLAR_INVALID.
+ * Read the rows of [p0, p0 + n) of a sequence back as f32: k [n][n_kv_heads][k_size], rotated for
+ * the positions at which they stand in this sequence, and v [n][n_kv_heads][v_size]. Either may be
+ * NULL. CELLAR_NOT_FOUND: a position is missing (error->at); what was written to k and v is
+ * undefined. CELLAR_INVALID.
  */
-CELLAR_API CELLAR_MUST_USE cellar_status cellar_read_rows(const cellar_memory *memory, cellar_seq seq,
-                                                          uint32_t layer, cellar_pos p0, uint32_t n,
-                                                          float *k, float *v, cellar_error *error);
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_read_rows(const cellar_memory *memory,
+                                                          cellar_seq seq, uint32_t layer,
+                                                          cellar_pos p0, uint32_t n, float *k,
+                                                          float *v, cellar_error *error);
 
-/* ---- inspection ------------------------------------------------------------------------------- */
+/* ---- inspection ------------------------------------------------------------------------------ */
 
 typedef struct cellar_statistics {
     uint32_t n_cells;
-    uint32_t n_used;     /* held by at least one sequence, or reserved by the open step */
+    uint32_t n_used; /* held by at least one sequence, or reserved by the open step */
     uint32_t n_free;
-    uint32_t n_shared;   /* held more than once */
+    uint32_t n_shared;     /* held more than once */
     uint32_t longest_free; /* the longest stretch of free cells */
     uint32_t n_sequences;  /* that hold something */
     uint64_t n_runs;
-    cellar_sizes sizes; /* bytes held now */
+    cellar_sizes sizes;    /* bytes held now */
     uint64_t rows_written; /* K/V rows of one layer written since creation; sharing writes none */
 } cellar_statistics;
 
@@ -512,23 +525,26 @@ typedef bool (*cellar_run_visitor)(void *context, const cellar_run *run);
 typedef bool (*cellar_cell_visitor)(void *context, const cellar_cell *cell);
 
 /*
- * Show every run of sequence seq, or of every sequence when seq is -1 (sequences in no particular order, the runs of
- * each in order of position). CELLAR_INVALID.
+ * Show every run of sequence seq, or of every sequence when seq is -1 (sequences in no particular
+ * order, the runs of each in order of position). CELLAR_INVALID.
  */
-CELLAR_API CELLAR_MUST_USE cellar_status cellar_visit_runs(const cellar_memory *memory, cellar_seq seq,
-                                                           cellar_run_visitor visitor, void *context,
-                                                           cellar_error *error);
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_visit_runs(const cellar_memory *memory,
+                                                           cellar_seq seq,
+                                                           cellar_run_visitor visitor,
+                                                           void *context, cellar_error *error);
 
 /* Show every cell that is held or reserved, in the order of their numbers. CELLAR_INVALID. */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_visit_cells(const cellar_memory *memory,
-                                                            cellar_cell_visitor visitor, void *context,
-                                                            cellar_error *error);
+                                                            cellar_cell_visitor visitor,
+                                                            void *context, cellar_error *error);
 
 /*
- * Check every invariant that the design promises (docs/design.md, "What always holds"), the expensive way. CELLAR_CORRUPT
- * names the one that fails: a bug in Cellar, or somebody wrote over its memory.
+ * Check every invariant that the design promises (docs/design.md, "What always holds"), the
+ * expensive way. CELLAR_CORRUPT names the one that fails: a bug in Cellar, or somebody wrote over
+ * its memory.
  */
-CELLAR_API CELLAR_MUST_USE cellar_status cellar_check(const cellar_memory *memory, cellar_error *error);
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_check(const cellar_memory *memory,
+                                                      cellar_error *error);
 
 #ifdef __cplusplus
 }

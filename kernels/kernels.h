@@ -1,9 +1,10 @@
 /*
  * kernels.h: the arithmetic, as tables of functions on plain arrays.
  *
- * No cells, files, allocation or globals here. A table is filled with the scalar versions first, then
- * each instruction set that both the processor and the mask allow puts its own on top, in ascending
- * order. docs/kernels.md states every contract in full: shapes, alignment, NaN policy, error bound.
+ * No cells, files, allocation or globals here. A table is filled with the scalar versions first,
+ * then each instruction set that both the processor and the mask allow puts its own on top, in
+ * ascending order. docs/kernels.md states every contract in full: shapes, alignment, NaN policy,
+ * error bound.
  *
  * Two promises hold for all of them and are what makes Cellar's results repeat exactly:
  *   1. The value computed for one (row, key) or one (row, token) pair depends on that pair's inputs
@@ -23,7 +24,7 @@
 /* What this processor and operating system can run, as CL_CPU_* bits. */
 uint32_t cl_cpu_detect(void);
 
-/* ---- attention, rotation, rows: used by libcellar ---------------------------------------------- */
+/* ---- attention, rotation, rows: used by libcellar -------------------------------------------- */
 
 typedef struct cl_kernels {
     const char *isa; /* the highest instruction set used: "scalar", "avx2" */
@@ -47,12 +48,17 @@ typedef struct cl_kernels {
     /* x[i] *= factor. */
     void (*attend_scale)(float *x, uint32_t n, float factor);
 
-    /* Rotate pairs (x[2i], x[2i+1]) by the angle whose cosine and sine are c[i], s[i]; i < n_pairs. */
+    /*
+     * Rotate pairs (x[2i], x[2i+1]) by the angle whose cosine and sine are c[i], s[i]; i < n_pairs.
+     */
     void (*rope_normal)(float *x, uint32_t n_pairs, const float *c, const float *s);
     /* Rotate pairs (x[i], x[i + n_pairs]). */
     void (*rope_neox)(float *x, uint32_t n_pairs, const float *c, const float *s);
 
-    /* binary16 <-> binary32, to nearest even; NaN stays NaN (quiet), infinities and denormals exact. */
+    /*
+     * binary16 <-> binary32, to nearest even; NaN stays NaN (quiet), infinities and denormals
+     * exact.
+     */
     void (*rows_f16_from_f32)(uint16_t *to, const float *from, size_t n);
     void (*rows_f32_from_f16)(float *to, const uint16_t *from, size_t n);
 } cl_kernels;
@@ -60,7 +66,7 @@ typedef struct cl_kernels {
 /* Fill a table with the best versions that `mask` and the processor allow. */
 void cl_kernels_fill(cl_kernels *table, uint32_t mask);
 
-/* ---- weight products: used by the program ------------------------------------------------------ */
+/* ---- weight products: used by the program ---------------------------------------------------- */
 
 /* Weight types, by their GGUF numbers. */
 enum {

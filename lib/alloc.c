@@ -52,8 +52,7 @@ void *cl_alloc_grow(cl_alloc *alloc, cellar_bytes_kind kind, void *block, size_t
 {
     if (!block) return cl_alloc_get(alloc, kind, new_size);
     if (alloc->user.resize) {
-        void *moved =
-            alloc->user.resize(alloc->user.context, block, old_size, new_size, CL_ALIGN);
+        void *moved = alloc->user.resize(alloc->user.context, block, old_size, new_size, CL_ALIGN);
         if (moved) alloc->bytes[kind] += new_size - old_size;
         return moved;
     }
@@ -69,7 +68,8 @@ bool cl_alloc_reserve(cl_alloc *alloc, cellar_bytes_kind kind, void **items, uin
 {
     if (n <= *capacity) return true;
     uint64_t wanted = *capacity ? *capacity : 4;
-    while (wanted < n) wanted *= 2;
+    while (wanted < n)
+        wanted *= 2;
     size_t bytes;
     if (wanted > UINT32_MAX || !cl_checked_mul((size_t)wanted, size, &bytes)) return false;
     void *moved = cl_alloc_grow(alloc, kind, *items, *capacity * size, bytes);

@@ -10,8 +10,8 @@
 #include "cellar.h"
 
 typedef struct cl_alloc {
-    cellar_allocator user;                /* the caller's, or malloc and free */
-    uint64_t bytes[CELLAR_BYTES_KINDS];   /* held now, by kind */
+    cellar_allocator user;              /* the caller's, or malloc and free */
+    uint64_t bytes[CELLAR_BYTES_KINDS]; /* held now, by kind */
 } cl_alloc;
 
 /* Big enough for any vector register, and a cache line. */
@@ -26,13 +26,16 @@ void *cl_alloc_get(cl_alloc *alloc, cellar_bytes_kind kind, size_t size);
 /* `block` came from cl_alloc_get or cl_alloc_grow with this kind and size; NULL is allowed. */
 void cl_alloc_put(cl_alloc *alloc, cellar_bytes_kind kind, void *block, size_t size);
 
-/* Make a block larger, keeping its bytes (block NULL and old 0: a new one). NULL: the old one stays. */
+/*
+ * Make a block larger, keeping its bytes (block NULL and old 0: a new one). NULL: the old one
+ * stays.
+ */
 void *cl_alloc_grow(cl_alloc *alloc, cellar_bytes_kind kind, void *block, size_t old_size,
                     size_t new_size);
 
 /*
- * An array that grows by doubling: make room for at least `n` elements of `size` bytes in *items, of
- * which *capacity fit now. Returns false, with everything as it was, when there is no memory.
+ * An array that grows by doubling: make room for at least `n` elements of `size` bytes in *items,
+ * of which *capacity fit now. Returns false, with everything as it was, when there is no memory.
  */
 bool cl_alloc_reserve(cl_alloc *alloc, cellar_bytes_kind kind, void **items, uint32_t *capacity,
                       uint64_t n, size_t size);

@@ -1,8 +1,8 @@
 /*
  * arena.h: one block of memory that is carved into arrays anew for each step.
  *
- * First the sizes are added up, then the block is made large enough (the only moment that can fail),
- * then the arrays are cut off one after the other. The block is kept for the next step.
+ * First the sizes are added up, then the block is made large enough (the only moment that can
+ * fail), then the arrays are cut off one after the other. The block is kept for the next step.
  */
 #ifndef CL_ARENA_H
 #define CL_ARENA_H
@@ -23,7 +23,9 @@ static inline bool cl_arena_add(size_t *total, size_t n, size_t size)
            cl_checked_add(*total, bytes, total);
 }
 
-/* Make the block at least `total` bytes and empty it. False: no memory; the old block stays, empty. */
+/*
+ * Make the block at least `total` bytes and empty it. False: no memory; the old block stays, empty.
+ */
 static inline bool cl_arena_reset(cl_arena *arena, cl_alloc *alloc, size_t total)
 {
     arena->used = 0;

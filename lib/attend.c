@@ -44,7 +44,7 @@ static uint32_t smaller(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* ---- store ------------------------------------------------------------------------------------ */
+/* ---- store ----------------------------------------------------------------------------------- */
 
 typedef struct store_job {
     const cl_attention *a;
@@ -83,7 +83,7 @@ void cl_attention_store(const cl_attention *attention, const float *k, const flo
     run_workers(&attention->workers, store_part, &job);
 }
 
-/* ---- attend ----------------------------------------------------------------------------------- */
+/* ---- attend ---------------------------------------------------------------------------------- */
 
 typedef struct attend_job {
     const cl_attention *a;
@@ -100,7 +100,7 @@ typedef struct tile {
     const attend_job *job;
     uint32_t kv_head, first_head, n_heads; /* query heads first_head..first_head + n_heads - 1 */
     uint32_t first_token, n_tokens;
-    uint32_t shift;       /* the shift that `turned` holds: an index; UINT32_MAX: none */
+    uint32_t shift; /* the shift that `turned` holds: an index; UINT32_MAX: none */
     float *query, *turned, *accumulator, *scores, *keys, *values;
     float maximum[CL_ROWS], sum[CL_ROWS];
     /* rows that look at the current key block */
@@ -127,8 +127,8 @@ static void load_queries(tile *t)
         const float *c = a->angles + (size_t)token * 2 * n_pairs;
         for (uint32_t h = 0; h < t->n_heads; h++, row++) {
             float *query = t->query + (size_t)row * layer->k_size;
-            const float *from =
-                t->job->q + ((size_t)token * layer->n_heads + t->first_head + h) * layer->k_size;
+            const float *from = t->job->q + ((size_t)token * layer->n_heads + t->first_head + h) *
+                                                layer->k_size;
             memcpy(query, from, layer->k_size * sizeof(float));
             cl_rope_turn(a->rope, a->kernels, query, c, c + n_pairs);
             t->maximum[row] = -INFINITY;
@@ -140,8 +140,8 @@ static void load_queries(tile *t)
 }
 
 /*
- * How many keys of a block a query at `pos` sees: all, or (causal) those at its position and before,
- * which are the first so many because keys are in order of position.
+ * How many keys of a block a query at `pos` sees: all, or (causal) those at its position and
+ * before, which are the first so many because keys are in order of position.
  */
 static uint32_t count_seen(const cl_sweep *sweep, const cl_key_block *block, bool is_causal,
                            cellar_pos pos)
@@ -182,7 +182,8 @@ static void find_rows(tile *t, const cl_key_block *block)
     t->n_rows = 0;
     for (uint32_t i = 0; i < t->n_tokens; i++) {
         uint32_t view = sweep->view_of[t->first_token + i];
-        while (viewer < end && *viewer < view) viewer++;
+        while (viewer < end && *viewer < view)
+            viewer++;
         if (viewer == end) break;
         if (*viewer == view) look(t, block, i);
     }
@@ -220,7 +221,8 @@ static void score_block(tile *t, const cl_key_block *block)
                                             piece->cell, piece->len, t->keys);
         a->kernels->attend_scores(t->row_queries, t->n_rows, keys, piece->len, layer->k_size,
                                   layer->scale, scores);
-        for (uint32_t r = 0; r < t->n_rows; r++) scores[r] += piece->len;
+        for (uint32_t r = 0; r < t->n_rows; r++)
+            scores[r] += piece->len;
     }
 }
 
@@ -307,10 +309,11 @@ static void write_results(const tile *t)
     for (uint32_t i = 0; i < t->n_tokens; i++) {
         uint32_t token = a->group->sweep.tokens[t->first_token + i];
         for (uint32_t h = 0; h < t->n_heads; h++, row++) {
-            float *out =
-                t->job->out + ((size_t)token * a->layer->n_heads + t->first_head + h) * v_size;
+            float *out = t->job->out +
+                         ((size_t)token * a->layer->n_heads + t->first_head + h) * v_size;
             const float *accumulator = t->accumulator + (size_t)row * v_size;
-            for (uint32_t j = 0; j < v_size; j++) out[j] = accumulator[j] / t->sum[row];
+            for (uint32_t j = 0; j < v_size; j++)
+                out[j] = accumulator[j] / t->sum[row];
         }
     }
 }

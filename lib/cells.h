@@ -1,10 +1,10 @@
 /*
  * cells.h: slots for tokens, written once and counted.
  *
- * A cell is free (its bit in the free map is set and nobody holds it) or held (its count says by how
- * many runs of sequences, or by an open step). While it is held its rows, its stored position and
- * its token never change; that is why sharing needs neither copies nor locks. Free cells have no
- * contents: nothing reads them.
+ * A cell is free (its bit in the free map is set and nobody holds it) or held (its count says by
+ * how many runs of sequences, or by an open step). While it is held its rows, its stored position
+ * and its token never change; that is why sharing needs neither copies nor locks. Free cells have
+ * no contents: nothing reads them.
  *
  * Cells are grouped in blocks of CL_BLOCK, the unit of storage layout (storage.h) and of claims: a
  * sequence that grows token by token claims the block it grows in, so that sequences which decode
@@ -18,22 +18,22 @@
 
 #include "alloc.h"
 
-#define CL_BLOCK 32u          /* cells in a block */
+#define CL_BLOCK 32u /* cells in a block */
 #define CL_NO_CELL UINT32_MAX
 #define CL_NO_BLOCK UINT32_MAX
 
 typedef struct cl_cells {
-    uint32_t n;           /* cells */
-    uint32_t n_blocks;    /* ceil(n / CL_BLOCK) */
-    uint32_t n_free;      /* bits set in the free map */
-    uint32_t n_shared;    /* cells with refs >= 2 */
-    uint32_t *refs;       /* [n] runs, over all sequences, that cover the cell; 0 iff its bit is set */
-    int32_t *stored_pos;  /* [n] position its keys are rotated for; defined while held */
-    int32_t *token;       /* [n] token id or -1; defined while held */
-    uint32_t *claims;     /* [n_blocks] owner (sequence slot + 1) or 0 */
-    uint64_t *free_map;   /* [n_words] bit i: cell i is free */
+    uint32_t n;        /* cells */
+    uint32_t n_blocks; /* ceil(n / CL_BLOCK) */
+    uint32_t n_free;   /* bits set in the free map */
+    uint32_t n_shared; /* cells with refs >= 2 */
+    uint32_t *refs;    /* [n] runs, over all sequences, that cover the cell; 0 iff its bit is set */
+    int32_t *stored_pos; /* [n] position its keys are rotated for; defined while held */
+    int32_t *token;      /* [n] token id or -1; defined while held */
+    uint32_t *claims;    /* [n_blocks] owner (sequence slot + 1) or 0 */
+    uint64_t *free_map;  /* [n_words] bit i: cell i is free */
     uint32_t n_words;
-    uint32_t first_free;  /* no cell below it is free: where searches start */
+    uint32_t first_free; /* no cell below it is free: where searches start */
     void *memory;
     size_t memory_size;
 } cl_cells;

@@ -1,12 +1,15 @@
 /*
  * check.c: the invariants, checked the expensive way.
  *
- *   1. A cell's count is the number of runs that cover it (and of the open step's); its bit in the free
+ *   1. A cell's count is the number of runs that cover it (and of the open step's); its bit in the
+ *   free
  *      map is set iff the count is 0; the derived counters agree.
- *   2. Runs are sorted, disjoint (but for shared positions), of constant shift, and maximal; the shift
+ *   2. Runs are sorted, disjoint (but for shared positions), of constant shift, and maximal; the
+ *   shift
  *      is what the cells' stored positions say.
- *   3. A claim is known to both sides: the block names the sequence, the sequence the block.
- *   4. The table finds every sequence by its name, and no sequence is empty but one that the open step made.
+ *   3. A claim is known to both sides: the block names the sequence, the sequence the block. 4. The
+ *   table finds every sequence by its name, and no sequence is empty but one that the open step
+ *   made.
  */
 #include <string.h>
 
@@ -18,16 +21,18 @@ static cellar_status check_run(const cl_cells *cells, cellar_seq id, const cl_ru
                                cellar_error *error)
 {
     if (run->len == 0 || run->pos < 0 || run->cell >= cells->n || run->len > cells->n - run->cell)
-        CL_FAIL(error, CELLAR_CORRUPT, run->pos, "sequence %d: run at %d covers cells %u + %u of %u",
-                (int)id, (int)run->pos, run->cell, run->len, cells->n);
+        CL_FAIL(error, CELLAR_CORRUPT, run->pos,
+                "sequence %d: run at %d covers cells %u + %u of %u", (int)id, (int)run->pos,
+                run->cell, run->len, cells->n);
     if (run->len == 1 && !run->step)
         CL_FAIL(error, CELLAR_CORRUPT, run->pos, "sequence %d: run of one cell at %d has step 0",
                 (int)id, (int)run->pos);
     for (uint32_t i = 0; i < run->len; i++) {
         int32_t pos = run->pos + (int32_t)(run->step ? i : 0);
         if (pos - cells->stored_pos[run->cell + i] != run->shift)
-            CL_FAIL(error, CELLAR_CORRUPT, pos, "sequence %d: cell %u at %d is stored for %d, shift is %d",
-                    (int)id, run->cell + i, (int)pos, (int)cells->stored_pos[run->cell + i],
+            CL_FAIL(error, CELLAR_CORRUPT, pos,
+                    "sequence %d: cell %u at %d is stored for %d, shift is %d", (int)id,
+                    run->cell + i, (int)pos, (int)cells->stored_pos[run->cell + i],
                     (int)run->shift);
     }
     return CELLAR_OK;
@@ -40,7 +45,8 @@ static cellar_status check_runs(const cl_cells *cells, const cl_sequence *sequen
     for (uint32_t i = 0; i < runs->n; i++) {
         const cl_run *run = &runs->items[i];
         CL_TRY(check_run(cells, sequence->id, run, error));
-        for (uint32_t k = 0; k < run->len; k++) counted[run->cell + k]++;
+        for (uint32_t k = 0; k < run->len; k++)
+            counted[run->cell + k]++;
         if (i == 0) continue;
         const cl_run *before = run - 1;
         bool in_order = cl_run_last(before) < run->pos ||
@@ -66,17 +72,17 @@ static cellar_status check_counts(const cl_cells *cells, const uint32_t *counted
             CL_FAIL(error, CELLAR_CORRUPT, cell, "cell %u counts %u holders, it has %u", cell,
                     cells->refs[cell], counted[cell]);
         if (is_free != (counted[cell] == 0))
-            CL_FAIL(error, CELLAR_CORRUPT, cell, "cell %u has %u holders and its free bit is %d", cell,
-                    counted[cell], is_free);
+            CL_FAIL(error, CELLAR_CORRUPT, cell, "cell %u has %u holders and its free bit is %d",
+                    cell, counted[cell], is_free);
         if (is_free && cell < cells->first_free)
-            CL_FAIL(error, CELLAR_CORRUPT, cell, "cell %u is free, below the first free cell %u", cell,
-                    cells->first_free);
+            CL_FAIL(error, CELLAR_CORRUPT, cell, "cell %u is free, below the first free cell %u",
+                    cell, cells->first_free);
         n_free += is_free;
         n_shared += counted[cell] >= 2;
     }
     if (n_free != cells->n_free || n_shared != cells->n_shared)
-        CL_FAIL(error, CELLAR_CORRUPT, -1, "%u cells free and %u shared, counted as %u and %u", n_free,
-                n_shared, cells->n_free, cells->n_shared);
+        CL_FAIL(error, CELLAR_CORRUPT, -1, "%u cells free and %u shared, counted as %u and %u",
+                n_free, n_shared, cells->n_free, cells->n_shared);
     for (uint32_t i = cells->n; i < cells->n_words * 64; i++)
         if (cl_bitmap_get(cells->free_map, i))
             CL_FAIL(error, CELLAR_CORRUPT, i, "a cell beyond the last is marked free");
@@ -91,16 +97,17 @@ static cellar_status check_claims(const cl_sequences *sequences, cellar_error *e
         if (owner == 0) continue;
         if (owner > table->n_slots || table->items[owner - 1].id < 0 ||
             table->items[owner - 1].claim != block)
-            CL_FAIL(error, CELLAR_CORRUPT, block, "block %u is claimed by a sequence that does not know",
-                    block);
+            CL_FAIL(error, CELLAR_CORRUPT, block,
+                    "block %u is claimed by a sequence that does not know", block);
     }
     for (uint32_t slot = 0; slot < table->n_slots; slot++) {
         const cl_sequence *sequence = &table->items[slot];
         if (sequence->id < 0 || sequence->claim == CL_NO_BLOCK) continue;
         if (sequence->claim >= sequences->cells.n_blocks ||
             sequences->cells.claims[sequence->claim] != slot + 1)
-            CL_FAIL(error, CELLAR_CORRUPT, sequence->id, "sequence %d claims block %u, which is not its",
-                    (int)sequence->id, sequence->claim);
+            CL_FAIL(error, CELLAR_CORRUPT, sequence->id,
+                    "sequence %d claims block %u, which is not its", (int)sequence->id,
+                    sequence->claim);
     }
     return CELLAR_OK;
 }

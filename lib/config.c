@@ -19,21 +19,24 @@ static cellar_status check_range(uint32_t value, uint32_t max, uint32_t layer, c
                                  cellar_error *error)
 {
     if (value >= 1 && value <= max) return CELLAR_OK;
-    CL_FAIL(error, CELLAR_INVALID, layer, "layer %u: %s %u is not in 1..%u", layer, name, value, max);
+    CL_FAIL(error, CELLAR_INVALID, layer, "layer %u: %s %u is not in 1..%u", layer, name, value,
+            max);
 }
 
 static cellar_status check_type(cellar_type type, uint32_t layer, const char *name,
                                 cellar_error *error)
 {
     if (type == CELLAR_F32 || type == CELLAR_F16) return CELLAR_OK;
-    CL_FAIL(error, CELLAR_INVALID, layer, "layer %u: %s %d is not a row type", layer, name, (int)type);
+    CL_FAIL(error, CELLAR_INVALID, layer, "layer %u: %s %d is not a row type", layer, name,
+            (int)type);
 }
 
 static cellar_status check_layer(const cellar_layer *layer, uint32_t i, cellar_error *error)
 {
     if (layer->struct_size != sizeof *layer)
-        CL_FAIL(error, CELLAR_INVALID, i, "layer %u: struct_size is %zu, not %zu: use cellar_layer_init",
-                i, layer->struct_size, sizeof *layer);
+        CL_FAIL(error, CELLAR_INVALID, i,
+                "layer %u: struct_size is %zu, not %zu: use cellar_layer_init", i,
+                layer->struct_size, sizeof *layer);
     if (layer->kind != CELLAR_LAYER_ATTENTION)
         CL_FAIL(error, CELLAR_INVALID, i, "layer %u: kind %d is not known", i, (int)layer->kind);
     CL_TRY(check_range(layer->n_heads, MAX_SIZE, i, "n_heads", error));
@@ -41,8 +44,8 @@ static cellar_status check_layer(const cellar_layer *layer, uint32_t i, cellar_e
     CL_TRY(check_range(layer->k_size, MAX_SIZE, i, "k_size", error));
     CL_TRY(check_range(layer->v_size, MAX_SIZE, i, "v_size", error));
     if (layer->n_heads % layer->n_kv_heads != 0)
-        CL_FAIL(error, CELLAR_INVALID, i, "layer %u: n_heads %u is not a multiple of n_kv_heads %u", i,
-                layer->n_heads, layer->n_kv_heads);
+        CL_FAIL(error, CELLAR_INVALID, i, "layer %u: n_heads %u is not a multiple of n_kv_heads %u",
+                i, layer->n_heads, layer->n_kv_heads);
     CL_TRY(check_type(layer->k_type, i, "k_type", error));
     CL_TRY(check_type(layer->v_type, i, "v_type", error));
     if (!isfinite(layer->scale) || layer->scale < 0)
@@ -76,7 +79,8 @@ static cellar_status check_config(const cellar_config *config, cellar_error *err
         CL_FAIL(error, CELLAR_INVALID, -1, "config.workers.n %u is above %u", config->workers.n,
                 MAX_WORKERS);
     if (config->workers.n > 1 && !config->workers.run)
-        CL_FAIL(error, CELLAR_INVALID, -1, "config.workers.n is %u but run is NULL", config->workers.n);
+        CL_FAIL(error, CELLAR_INVALID, -1, "config.workers.n is %u but run is NULL",
+                config->workers.n);
     for (uint32_t i = 0; i < config->n_layers; i++)
         CL_TRY(check_layer(&config->layers[i], i, error));
     return CELLAR_OK;
@@ -152,8 +156,9 @@ cellar_status cl_config_plan(const cellar_config *config, cl_plan *plan, cellar_
            cl_cells_measure(config->n_cells, &plan->cells_bytes) && plan_object(config, plan) &&
            plan_scratch(config, plan, largest_k, largest_v);
     if (!fits)
-        CL_FAIL(error, CELLAR_INVALID, -1,
-                "the configuration needs more bytes than an address can count: fewer cells or layers");
+        CL_FAIL(
+            error, CELLAR_INVALID, -1,
+            "the configuration needs more bytes than an address can count: fewer cells or layers");
     return CELLAR_OK;
 }
 
@@ -167,6 +172,7 @@ cellar_status cellar_measure(const cellar_config *config, cellar_sizes *sizes, c
     sizes->bytes[CELLAR_BYTES_CELLS] = plan.cells_bytes;
     sizes->bytes[CELLAR_BYTES_ROWS] = plan.rows_bytes;
     sizes->bytes[CELLAR_BYTES_SCRATCH] = plan.scratch_bytes;
-    for (int kind = 0; kind < CELLAR_BYTES_KINDS; kind++) sizes->total += sizes->bytes[kind];
+    for (int kind = 0; kind < CELLAR_BYTES_KINDS; kind++)
+        sizes->total += sizes->bytes[kind];
     return CELLAR_OK;
 }

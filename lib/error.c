@@ -10,7 +10,8 @@ const char *cellar_status_text(cellar_status status)
 {
     switch (status) {
 #define STATUS_TEXT(name, value, text)                                                             \
-    case name: return text;
+    case name:                                                                                     \
+        return text;
         CELLAR_STATUSES(STATUS_TEXT)
 #undef STATUS_TEXT
     }
@@ -24,8 +25,8 @@ const char *cellar_version(void)
     return VERSION_TEXT(CELLAR_VERSION_MAJOR, CELLAR_VERSION_MINOR, CELLAR_VERSION_PATCH);
 }
 
-cellar_status cl_error_set(cellar_error *error, cellar_status status, int64_t at, const char *format,
-                           ...)
+cellar_status cl_error_set(cellar_error *error, cellar_status status, int64_t at,
+                           const char *format, ...)
 {
     if (error) {
         error->status = status;

@@ -11,8 +11,8 @@
 #include "cellar.h"
 
 /* Fill *error (if not NULL) and return `status`. */
-cellar_status cl_error_set(cellar_error *error, cellar_status status, int64_t at, const char *format,
-                           ...) __attribute__((format(printf, 4, 5)));
+cellar_status cl_error_set(cellar_error *error, cellar_status status, int64_t at,
+                           const char *format, ...) __attribute__((format(printf, 4, 5)));
 
 #define CL_FAIL(error, status, at, ...) return cl_error_set(error, status, at, __VA_ARGS__)
 

@@ -1,10 +1,10 @@
 /*
  * group.h: layers that remember alike, with the cells, sequences and rows they share.
  *
- * A memory is a list of groups; every operation is asked of all of them and then done by all of them.
- * What a group offers is here: room for a step (begin, commit, abort), the sequence operations of
- * sequences.h, and the sweep that attention reads. Full attention is the kind there is
- * (group_attention.c); a new kind of remembering is a new file beside it, not a new memory.
+ * A memory is a list of groups; every operation is asked of all of them and then done by all of
+ * them. What a group offers is here: room for a step (begin, commit, abort), the sequence
+ * operations of sequences.h, and the sweep that attention reads. Full attention is the kind there
+ * is (group_attention.c); a new kind of remembering is a new file beside it, not a new memory.
  */
 #ifndef CL_GROUP_H
 #define CL_GROUP_H
@@ -27,12 +27,12 @@ typedef struct cl_group {
     cl_sequences sequences;
     cl_storage storage;
     /* the open step */
-    uint32_t *cells_of;          /* [n_tokens] the cell reserved for each token of the batch */
+    uint32_t *cells_of;           /* [n_tokens] the cell reserved for each token of the batch */
     cl_participant *participants; /* [n_members] */
-    uint32_t n_participants;     /* 0: no step */
-    uint32_t *first_tokens;      /* [n_members + 1] into by_first */
-    uint32_t *by_first;          /* [n_tokens] tokens of the batch by their first member, in order */
-    uint32_t old_first_free;     /* of the cells, before the step */
+    uint32_t n_participants;      /* 0: no step */
+    uint32_t *first_tokens;       /* [n_members + 1] into by_first */
+    uint32_t *by_first;      /* [n_tokens] tokens of the batch by their first member, in order */
+    uint32_t old_first_free; /* of the cells, before the step */
     cl_arena arena;
     cl_sweep sweep;
 } cl_group;
@@ -53,7 +53,9 @@ void cl_group_abort(cl_group *group, const cl_step *step);
 /* Build the sweep for a micro-batch of the open step, unless it is built. */
 void cl_group_sweep(cl_group *group, const cl_step *step, uint32_t ubatch);
 
-/* The smallest n at which a sequence that holds these runs can go on, but for starting over at 0. */
+/*
+ * The smallest n at which a sequence that holds these runs can go on, but for starting over at 0.
+ */
 cellar_pos cl_group_rewind_min(const cl_runs *runs);
 
 /* n if a sequence that holds these runs can go on at n; else from where it has to be read again. */

@@ -1,9 +1,10 @@
 /*
  * group_attention.c: full attention. Every cell is kept until its sequences let go of it.
  *
- * A step in this group: find the sequences (making those that are new), choose cells for each in one
- * go over the whole batch (so that a long prompt gets a long stretch, whatever the micro-batch), take
- * them, and write down the runs that a commit would append. Everything a commit needs is reserved by then.
+ * A step in this group: find the sequences (making those that are new), choose cells for each in
+ * one go over the whole batch (so that a long prompt gets a long stretch, whatever the
+ * micro-batch), take them, and write down the runs that a commit would append. Everything a commit
+ * needs is reserved by then.
  */
 #include <assert.h>
 #include <string.h>
@@ -37,7 +38,10 @@ void cl_group_destroy(cl_group *group)
 
 cellar_pos cl_group_rewind_min(const cl_runs *runs)
 {
-    /* From 0 nothing is missing; if a beginning was dropped, at least one token has to stand before n. */
+    /*
+     * From 0 nothing is missing; if a beginning was dropped, at least one token has to stand before
+     * n.
+     */
     if (runs->n == 0 || runs->items[0].pos == 0) return 0;
     return runs->items[0].pos + 1;
 }
@@ -50,7 +54,7 @@ cellar_pos cl_group_continue_at(const cl_runs *runs, cellar_pos n)
     return i > 0 ? cl_run_last(&runs->items[i - 1]) + 1 : 0;
 }
 
-/* ---- begin ------------------------------------------------------------------------------------ */
+/* ---- begin ----------------------------------------------------------------------------------- */
 
 /* The arrays of a step; *stretches is needed during begin only. */
 static cellar_status carve(cl_group *group, const cl_step *step, cl_stretch **stretches,
@@ -91,11 +95,13 @@ static void sort_by_first(cl_group *group, const cl_step *step)
     memset(begin, 0, ((size_t)step->n_members + 1) * sizeof *begin);
     for (uint32_t i = 0; i < step->n_tokens; i++)
         begin[step->member_of[step->member_begin[i]] + 1]++;
-    for (uint32_t m = 0; m < step->n_members; m++) begin[m + 1] += begin[m];
+    for (uint32_t m = 0; m < step->n_members; m++)
+        begin[m + 1] += begin[m];
     for (uint32_t i = 0; i < step->n_tokens; i++)
         group->by_first[begin[step->member_of[step->member_begin[i]]]++] = i;
     /* Each begin[m] now stands where m ends, which is where m + 1 begins: move them back. */
-    for (uint32_t m = step->n_members; m > 0; m--) begin[m] = begin[m - 1];
+    for (uint32_t m = step->n_members; m > 0; m--)
+        begin[m] = begin[m - 1];
     begin[0] = 0;
 }
 
@@ -159,8 +165,8 @@ static cellar_status reserve_commit(cl_group *group, const cl_step *step, cl_pas
     for (uint32_t m = 0; m < step->n_members; m++) {
         if (group->first_tokens[m] == group->first_tokens[m + 1]) continue;
         const cl_participant *participant = &group->participants[m];
-        pasts[n_pasts++] =
-            (cl_past){&sequences->table.items[participant->slot].runs, &participant->pending};
+        pasts[n_pasts++] = (cl_past){&sequences->table.items[participant->slot].runs,
+                                     &participant->pending};
     }
     return cl_sweep_prepare(&group->sweep, pasts, n_pasts, step->n_ubatch, ropes, n_ropes,
                             sequences->alloc, error);
@@ -179,11 +185,13 @@ cellar_status cl_group_begin(cl_group *group, const cl_step *step, const cl_rope
     CL_TRY(carve(group, step, &stretches, &pasts, error));
     group->old_first_free = cells->first_free;
     group->n_participants = 0;
-    for (uint32_t i = 0; i < step->n_tokens; i++) group->cells_of[i] = CL_NO_CELL;
+    for (uint32_t i = 0; i < step->n_tokens; i++)
+        group->cells_of[i] = CL_NO_CELL;
     cellar_status status = find_participants(group, step, error);
     if (status == CELLAR_OK) {
         sort_by_first(group, step);
-        for (uint32_t m = 0; m < step->n_members; m++) place(group, m, stretches);
+        for (uint32_t m = 0; m < step->n_members; m++)
+            place(group, m, stretches);
         note_pending(group, step);
         status = reserve_commit(group, step, pasts, ropes, n_ropes, error);
     }
@@ -191,7 +199,7 @@ cellar_status cl_group_begin(cl_group *group, const cl_step *step, const cl_rope
     return status;
 }
 
-/* ---- the end of a step ------------------------------------------------------------------------ */
+/* ---- the end of a step ----------------------------------------------------------------------- */
 
 static void end_step(cl_group *group)
 {
@@ -221,7 +229,8 @@ void cl_group_abort(cl_group *group, const cl_step *step)
     for (uint32_t i = 0; i < step->n_tokens; i++) {
         uint32_t cell = group->cells_of[i];
         if (cell == CL_NO_CELL) continue;
-        while (sequences->cells.refs[cell] > 0) cl_cells_release(&sequences->cells, cell, 1);
+        while (sequences->cells.refs[cell] > 0)
+            cl_cells_release(&sequences->cells, cell, 1);
     }
     sequences->cells.first_free = group->old_first_free;
     /* Backwards, so that claims and slots return the way they came. */
@@ -237,13 +246,14 @@ void cl_group_abort(cl_group *group, const cl_step *step)
     end_step(group);
 }
 
-/* ---- the sweep of a micro-batch --------------------------------------------------------------- */
+/* ---- the sweep of a micro-batch -------------------------------------------------------------- */
 
 void cl_group_sweep(cl_group *group, const cl_step *step, uint32_t ubatch)
 {
     if (group->sweep.ubatch == ubatch) return;
     uint32_t begin = cl_step_first(step, ubatch), end = begin + cl_step_count(step, ubatch);
-    for (uint32_t m = 0; m < step->n_members; m++) group->participants[m].n_visible = 0;
+    for (uint32_t m = 0; m < step->n_members; m++)
+        group->participants[m].n_visible = 0;
     for (uint32_t k = 0; k < step->member_begin[end]; k++)
         group->participants[step->member_of[k]].n_visible++;
 
@@ -253,8 +263,7 @@ void cl_group_sweep(cl_group *group, const cl_step *step, uint32_t ubatch)
         uint32_t n = 0;
         for (uint32_t i = group->first_tokens[m]; i < group->first_tokens[m + 1]; i++) {
             uint32_t token = group->by_first[i];
-            if (token >= begin && token < end)
-                local[group->sweep.n_tokens + n++] = token - begin;
+            if (token >= begin && token < end) local[group->sweep.n_tokens + n++] = token - begin;
         }
         if (n == 0) continue;
         const cl_participant *participant = &group->participants[m];

@@ -1,5 +1,6 @@
 /*
- * memory.c: making a memory, and the operations on sequences, asked of all groups and then done by all.
+ * memory.c: making a memory, and the operations on sequences, asked of all groups and then done by
+ * all.
  */
 #include "memory.h"
 
@@ -7,7 +8,7 @@
 
 #include "error.h"
 
-/* ---- life cycle ------------------------------------------------------------------------------- */
+/* ---- life cycle ------------------------------------------------------------------------------ */
 
 /* Cut the object's block into its parts, in the order in which config.c adds them up. */
 static struct cellar_memory *carve_object(cl_arena arena, const cellar_config *config,
@@ -24,8 +25,8 @@ static struct cellar_memory *carve_object(cl_arena arena, const cellar_config *c
     return memory;
 }
 
-static void describe_layers(cellar_memory *memory, const cellar_config *config,
-                            const cl_plan *plan, double *frequencies)
+static void describe_layers(cellar_memory *memory, const cellar_config *config, const cl_plan *plan,
+                            double *frequencies)
 {
     size_t n_angles = 0;
     for (uint32_t r = 0; r < plan->n_ropes; r++) {
@@ -56,7 +57,8 @@ static cellar_status create_parts(cellar_memory *memory, const cellar_config *co
                                   const cl_plan *plan, cellar_error *error)
 {
     if (!cl_group_create(&memory->groups[0], config->n_cells, plan->block_bytes, &memory->alloc))
-        return cl_error_no_memory(error, "cells and their rows", plan->cells_bytes + plan->rows_bytes);
+        return cl_error_no_memory(error, "cells and their rows",
+                                  plan->cells_bytes + plan->rows_bytes);
     memory->n_groups = 1;
     memory->scratch = cl_alloc_get(&memory->alloc, CELLAR_BYTES_SCRATCH, plan->scratch_bytes);
     if (!memory->scratch)
@@ -101,7 +103,8 @@ cellar_status cellar_create(const cellar_config *config, cellar_memory **out, ce
 void cellar_destroy(cellar_memory *memory)
 {
     if (!memory) return;
-    for (uint32_t g = 0; g < memory->n_groups; g++) cl_group_destroy(&memory->groups[g]);
+    for (uint32_t g = 0; g < memory->n_groups; g++)
+        cl_group_destroy(&memory->groups[g]);
     cl_arena_free(&memory->step.arena, &memory->alloc);
     cl_alloc_put(&memory->alloc, CELLAR_BYTES_SCRATCH, memory->scratch, memory->scratch_bytes);
     cl_alloc alloc = memory->alloc; /* the counts live in the block that goes last */
@@ -113,7 +116,7 @@ const char *cellar_cpu(const cellar_memory *memory)
     return memory ? memory->kernels.isa : "";
 }
 
-/* ---- what every operation checks --------------------------------------------------------------- */
+/* ---- what every operation checks ------------------------------------------------------------- */
 
 cellar_status cl_memory_check(const cellar_memory *memory, cellar_error *error)
 {
@@ -140,7 +143,8 @@ cellar_status cl_memory_range(cellar_pos p0, cellar_pos p1, cl_range *range, cel
     range->p0 = p0 < 0 ? 0 : p0;
     range->p1 = p1 < 0 ? INT64_MAX : p1;
     if (range->p0 > range->p1)
-        CL_FAIL(error, CELLAR_INVALID, p0, "range [%d, %d) ends before it begins", (int)p0, (int)p1);
+        CL_FAIL(error, CELLAR_INVALID, p0, "range [%d, %d) ends before it begins", (int)p0,
+                (int)p1);
     return CELLAR_OK;
 }
 
@@ -152,7 +156,7 @@ static cellar_status check_operation(const cellar_memory *memory, cellar_seq seq
     return cl_memory_range(p0, p1, range, error);
 }
 
-/* ---- operations: ask every group, then do it in every group ------------------------------------ */
+/* ---- operations: ask every group, then do it in every group ---------------------------------- */
 
 cellar_status cellar_remove(cellar_memory *memory, cellar_seq seq, cellar_pos p0, cellar_pos p1,
                             cellar_error *error)
@@ -173,10 +177,11 @@ cellar_status cellar_copy(cellar_memory *memory, cellar_seq from, cellar_seq to,
     CL_TRY(check_operation(memory, from, p0, p1, &range, error));
     CL_TRY(cl_memory_check_seq(to, error));
     for (uint32_t g = 0; g < memory->n_groups; g++) {
-        cellar_status status =
-            cl_sequences_prepare_copy(&memory->groups[g].sequences, from, to, range, error);
+        cellar_status status = cl_sequences_prepare_copy(&memory->groups[g].sequences, from, to,
+                                                         range, error);
         if (status == CELLAR_OK) continue;
-        while (g-- > 0) cl_sequences_cancel_copy(&memory->groups[g].sequences, to);
+        while (g-- > 0)
+            cl_sequences_cancel_copy(&memory->groups[g].sequences, to);
         return status;
     }
     for (uint32_t g = 0; g < memory->n_groups; g++)
@@ -206,16 +211,16 @@ cellar_status cellar_shift(cellar_memory *memory, cellar_seq seq, cellar_pos p0,
 }
 
 cellar_status cellar_shift_context(cellar_memory *memory, cellar_seq seq, cellar_pos keep,
-                                   cellar_pos discard, cellar_pos *n_discarded,
-                                   cellar_error *error)
+                                   cellar_pos discard, cellar_pos *n_discarded, cellar_error *error)
 {
     CL_TRY(cl_memory_check_idle(memory, error));
     CL_TRY(cl_memory_check_seq(seq, error));
     int64_t begin = cellar_position_min(memory, seq);
     int64_t n = begin < 0 ? 0 : cellar_position_max(memory, seq) + 1 - begin;
     if (keep < 0 || keep >= n)
-        CL_FAIL(error, CELLAR_INVALID, keep, "keep %d is not in 0..%lld, sequence %d has %lld positions",
-                (int)keep, (long long)n - 1, (int)seq, (long long)n);
+        CL_FAIL(error, CELLAR_INVALID, keep,
+                "keep %d is not in 0..%lld, sequence %d has %lld positions", (int)keep,
+                (long long)n - 1, (int)seq, (long long)n);
     int64_t used = discard == 0 ? (n - keep) / 2 : discard;
     if (used <= 0 || used > n - keep)
         CL_FAIL(error, CELLAR_INVALID, discard,

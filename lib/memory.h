@@ -2,8 +2,8 @@
  * memory.h: one memory: its layers, its groups, the open step.
  *
  * Everything a memory owns hangs off this struct. The object, the layers and the frequencies of the
- * rotations are one block of memory; cells, rows and scratch are one block each; what grows (runs, the step)
- * is counted apart.
+ * rotations are one block of memory; cells, rows and scratch are one block each; what grows (runs,
+ * the step) is counted apart.
  */
 #ifndef CL_MEMORY_H
 #define CL_MEMORY_H
@@ -16,14 +16,14 @@
 
 /* What a configuration comes to, computed before anything is allocated. */
 typedef struct cl_plan {
-    size_t object_bytes;            /* the memory, layers, groups, rotations, frequencies */
-    uint32_t n_ropes;               /* different rotations */
+    size_t object_bytes;                /* the memory, layers, groups, rotations, frequencies */
+    uint32_t n_ropes;                   /* different rotations */
     uint32_t rope_layers[CL_MAX_ROPES]; /* the first layer that has each */
-    size_t n_frequencies;           /* doubles, over all rotations */
-    size_t block_bytes;             /* of the storage */
+    size_t n_frequencies;               /* doubles, over all rotations */
+    size_t block_bytes;                 /* of the storage */
     size_t rows_bytes, cells_bytes;
-    cl_scratch_layout scratch;      /* of one worker */
-    size_t scratch_bytes;           /* workers' and angles */
+    cl_scratch_layout scratch; /* of one worker */
+    size_t scratch_bytes;      /* workers' and angles */
     uint32_t n_workers;
 } cl_plan;
 
@@ -41,13 +41,13 @@ struct cellar_memory {
     uint32_t n_layers, n_groups, n_ropes;
     cl_layer *layers;
     cl_group *groups;
-    cl_rope *ropes;         /* distinct ones */
-    size_t *angle_offsets;  /* [n_ropes] floats before this rotation's in one token's (and shift's) angles */
-    uint32_t *n_stored;     /* [n_layers] micro-batches of the open step that are stored */
+    cl_rope *ropes;        /* distinct ones */
+    size_t *angle_offsets; /* [n_ropes] floats before its own in the angles of one token or shift */
+    uint32_t *n_stored;    /* [n_layers] micro-batches of the open step that are stored */
     cl_step step;
     cl_scratch_layout scratch_layout;
-    float *scratch;         /* [n_workers][scratch_layout.floats], then angles */
-    float *angles;          /* [n_ropes][n_ubatch][2 * pairs] of the micro-batch angles_ubatch */
+    float *scratch; /* [n_workers][scratch_layout.floats], then angles */
+    float *angles;  /* [n_ropes][n_ubatch][2 * pairs] of the micro-batch angles_ubatch */
     size_t scratch_bytes;
     uint32_t angles_ubatch; /* UINT32_MAX: none */
     uint64_t rows_written;

@@ -1,9 +1,10 @@
 /*
  * placement.c: the search for free stretches.
  *
- * Each preference of placement.h is the same search over a filtered view of the free map: the filter
- * hides blocks that somebody claims, or that are partly used. Choosing the longest stretches exactly would need
- * a sort; two scans with lengths counted by powers of two come within a factor of two of the fewest.
+ * Each preference of placement.h is the same search over a filtered view of the free map: the
+ * filter hides blocks that somebody claims, or that are partly used. Choosing the longest stretches
+ * exactly would need a sort; two scans with lengths counted by powers of two come within a factor
+ * of two of the fewest.
  */
 #include "placement.h"
 
@@ -103,10 +104,12 @@ static uint32_t longest_first(const search *s, uint32_t *wanted, cl_stretch *out
     uint64_t in_class[32] = {0};
     uint32_t at = s->cells->first_free;
     cl_stretch found;
-    while (next_stretch(s, &at, &found)) in_class[length_class(found.len)] += found.len;
+    while (next_stretch(s, &at, &found))
+        in_class[length_class(found.len)] += found.len;
     uint32_t class = 31;
     uint64_t sum = in_class[31];
-    while (class > 0 && sum < *wanted) sum += in_class[--class];
+    while (class > 0 && sum < *wanted)
+        sum += in_class[--class];
     uint32_t n_out = collect(s, class, true, wanted, out);
     return n_out + collect(s, class, false, wanted, out + n_out);
 }
@@ -147,7 +150,8 @@ uint32_t cl_placement_choose(const cl_cells *cells, const cl_request *request, c
         s.filter = (enum filter)filter;
         uint32_t total = 0, at = cells->first_free;
         cl_stretch found;
-        while (next_stretch(&s, &at, &found)) total += found.len;
+        while (next_stretch(&s, &at, &found))
+            total += found.len;
         if (total < wanted && filter != ALL_CELLS) continue;
         n_out += longest_first(&s, &wanted, out + n_out);
     }

@@ -2,13 +2,13 @@
  * placement.h: which free cells a sequence's new tokens get.
  *
  * The promise: n free cells always hold n tokens, wherever they lie. The preference, in this order:
- *   1. go on right behind the sequence's last cell, into its own block and then unclaimed ones;
- *   2. one stretch of untouched, unclaimed blocks that is long enough;
- *   3. one stretch of free cells in unclaimed blocks that is long enough;
- *   4. the longest stretches: of untouched blocks if those are enough, else of unclaimed ones if those
+ *   1. go on right behind the sequence's last cell, into its own block and then unclaimed ones; 2.
+ *   one stretch of untouched, unclaimed blocks that is long enough; 3. one stretch of free cells in
+ *   unclaimed blocks that is long enough; 4. the longest stretches: of untouched blocks if those
+ *   are enough, else of unclaimed ones if those
  *      are enough, else of any free cells.
- * The sequence then claims the block it ended in, so that its next tokens find their neighbours free.
- * Searching is a scan of the free map, 64 cells a word, from the first free cell on.
+ * The sequence then claims the block it ended in, so that its next tokens find their neighbours
+ * free. Searching is a scan of the free map, 64 cells a word, from the first free cell on.
  */
 #ifndef CL_PLACEMENT_H
 #define CL_PLACEMENT_H
@@ -35,7 +35,8 @@ uint32_t cl_placement_choose(const cl_cells *cells, const cl_request *request, c
 
 /*
  * The block that the owner should claim after it was given `last` as its last cell: the block of
- * `last` if something in it is still free behind `last` and nobody else claims it; else CL_NO_BLOCK.
+ * `last` if something in it is still free behind `last` and nobody else claims it; else
+ * CL_NO_BLOCK.
  */
 uint32_t cl_placement_claim(const cl_cells *cells, uint32_t owner, uint32_t last);
 

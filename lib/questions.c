@@ -86,7 +86,7 @@ cellar_status cellar_can_continue(const cellar_memory *memory, cellar_seq seq, c
             (int)n, (int)n - 1, (int)from);
 }
 
-/* ---- rows ------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 /* Turn one head by `distance` positions, in double: a question, not a hot path. */
 static void turn_exactly(const cl_rope *rope, float *head, int64_t distance)
@@ -104,7 +104,8 @@ static void turn_exactly(const cl_rope *rope, float *head, int64_t distance)
 static void copy_row(float *to, const float *from, uint32_t n)
 {
     if (from == to) return; /* converted in place already */
-    for (uint32_t i = 0; i < n; i++) to[i] = from[i];
+    for (uint32_t i = 0; i < n; i++)
+        to[i] = from[i];
 }
 
 static void read_cell(const cellar_memory *memory, const cl_layer *layer, uint32_t cell,
@@ -132,18 +133,20 @@ cellar_status cellar_read_rows(const cellar_memory *memory, cellar_seq seq, uint
     CL_TRY(cl_memory_check(memory, error));
     CL_TRY(cl_memory_check_seq(seq, error));
     if (layer >= memory->n_layers)
-        CL_FAIL(error, CELLAR_INVALID, layer, "layer %u: the memory has %u", layer, memory->n_layers);
+        CL_FAIL(error, CELLAR_INVALID, layer, "layer %u: the memory has %u", layer,
+                memory->n_layers);
     if (p0 < 0) CL_FAIL(error, CELLAR_INVALID, p0, "position %d is below 0", (int)p0);
     const cl_layer *its = &memory->layers[layer];
     const cl_runs *runs = cl_memory_runs(memory, its->group, seq);
     uint32_t r = cl_runs_find(runs, p0);
     for (uint32_t i = 0; i < n; i++) {
         int64_t pos = (int64_t)p0 + i;
-        while (r < runs->n && cl_run_last(&runs->items[r]) < pos) r++;
+        while (r < runs->n && cl_run_last(&runs->items[r]) < pos)
+            r++;
         const cl_run *run = r < runs->n ? &runs->items[r] : NULL;
         if (!run || run->pos > pos)
-            CL_FAIL(error, CELLAR_NOT_FOUND, pos, "sequence %d does not hold position %lld", (int)seq,
-                    (long long)pos);
+            CL_FAIL(error, CELLAR_NOT_FOUND, pos, "sequence %d does not hold position %lld",
+                    (int)seq, (long long)pos);
         uint32_t cell = run->cell + (run->step ? (uint32_t)(pos - run->pos) : 0);
         read_cell(memory, its, cell, run->shift, k, v);
         if (k) k += (size_t)its->n_kv_heads * its->k_size;

@@ -34,13 +34,14 @@ static cellar_status validate_yarn(const cellar_rope *rope, uint32_t layer, cell
                 rope->yarn_attn);
     if (rope->yarn_ext == 0) return CELLAR_OK;
     if (!is_positive(rope->yarn_beta_fast) || !is_positive(rope->yarn_beta_slow))
-        CL_FAIL(error, CELLAR_INVALID, layer, "layer %u: rope.yarn_beta_fast and _slow must be above 0",
-                layer);
+        CL_FAIL(error, CELLAR_INVALID, layer,
+                "layer %u: rope.yarn_beta_fast and _slow must be above 0", layer);
     if (rope->yarn_context == 0)
         CL_FAIL(error, CELLAR_INVALID, layer,
                 "layer %u: rope.yarn_context must be given when yarn_ext is above 0", layer);
     if (rope->base == 1.0)
-        CL_FAIL(error, CELLAR_INVALID, layer, "layer %u: rope.base 1 cannot be used with YaRN", layer);
+        CL_FAIL(error, CELLAR_INVALID, layer, "layer %u: rope.base 1 cannot be used with YaRN",
+                layer);
     return CELLAR_OK;
 }
 

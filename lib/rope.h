@@ -1,14 +1,15 @@
 /*
  * rope.h: rotary positions, and why a shift costs nothing.
  *
- * A rotation is described once (cellar_rope) and reduced to one frequency for each pair of elements and
- * one magnitude. Angles are position times frequency, in double; only their cosines and sines are
- * rounded to f32. Because rotations compose,
+ * A rotation is described once (cellar_rope) and reduced to one frequency for each pair of elements
+ * and one magnitude. Angles are position times frequency, in double; only their cosines and sines
+ * are rounded to f32. Because rotations compose,
  *
  *     <R(p) q, R(s + d) k>  =  <R(p - d) q, R(s) k>  =  <R(-d) (R(p) q), R(s) k>
  *
- * a key that was rotated for position s and now stands at s + d is met by turning the query back by d. The
- * magnitude (YaRN's) belongs to the first rotation of a query or key only; turning has magnitude 1.
+ * a key that was rotated for position s and now stands at s + d is met by turning the query back by
+ * d. The magnitude (YaRN's) belongs to the first rotation of a query or key only; turning has
+ * magnitude 1.
  */
 #ifndef CL_ROPE_H
 #define CL_ROPE_H
@@ -18,9 +19,9 @@
 
 typedef struct cl_rope {
     cellar_rope_kind kind;
-    uint32_t n_pairs;     /* n_rot / 2; 0 for CELLAR_ROPE_NONE */
-    double magnitude;     /* of the first rotation */
-    double *frequencies;  /* [n_pairs] radians a position */
+    uint32_t n_pairs;    /* n_rot / 2; 0 for CELLAR_ROPE_NONE */
+    double magnitude;    /* of the first rotation */
+    double *frequencies; /* [n_pairs] radians a position */
 } cl_rope;
 
 /* The number of pairs a description rotates in a head of k_size elements. */

@@ -1,8 +1,8 @@
 /*
  * runs.c: finding, splitting and joining runs in one sorted array.
  *
- * A plain array: inserting in the middle moves 16 bytes a run, and lists are short because sequences
- * are placed in long stretches (placement.c).
+ * A plain array: inserting in the middle moves 16 bytes a run, and lists are short because
+ * sequences are placed in long stretches (placement.c).
  */
 #include "runs.h"
 
@@ -12,7 +12,8 @@
 bool cl_runs_reserve(cl_runs *runs, cl_alloc *alloc, uint64_t n)
 {
     void *items = runs->items;
-    bool ok = cl_alloc_reserve(alloc, CELLAR_BYTES_RUNS, &items, &runs->capacity, n, sizeof(cl_run));
+    bool ok = cl_alloc_reserve(alloc, CELLAR_BYTES_RUNS, &items, &runs->capacity, n,
+                               sizeof(cl_run));
     runs->items = items;
     return ok;
 }
@@ -71,8 +72,7 @@ void cl_runs_insert(cl_runs *runs, uint32_t at, const cl_run *from, uint32_t n)
 bool cl_run_touches(const cl_run *a, const cl_run *b)
 {
     if (a->cell + a->len != b->cell || a->shift != b->shift) return false;
-    if (b->pos == cl_run_last(a) + 1)
-        return (a->step || a->len == 1) && (b->step || b->len == 1);
+    if (b->pos == cl_run_last(a) + 1) return (a->step || a->len == 1) && (b->step || b->len == 1);
     return b->pos == a->pos && (!a->step || a->len == 1) && (!b->step || b->len == 1);
 }
 

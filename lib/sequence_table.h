@@ -1,9 +1,10 @@
 /*
  * sequence_table.h: sequences by name.
  *
- * The caller names a sequence with any number >= 0; inside it has a slot, which stays the same while
- * it exists (claims and plans refer to slots; pointers move when the table grows). A hash table with
- * linear probing leads from name to slot. A sequence without runs does not exist: whoever empties one drops it.
+ * The caller names a sequence with any number >= 0; inside it has a slot, which stays the same
+ * while it exists (claims and plans refer to slots; pointers move when the table grows). A hash
+ * table with linear probing leads from name to slot. A sequence without runs does not exist:
+ * whoever empties one drops it.
  */
 #ifndef CL_SEQUENCE_TABLE_H
 #define CL_SEQUENCE_TABLE_H
@@ -14,8 +15,8 @@
 
 typedef struct cl_sequence {
     cl_runs runs;
-    cellar_seq id;      /* -1: the slot is vacant */
-    uint32_t claim;     /* the block it claims, CL_NO_BLOCK if none */
+    cellar_seq id;        /* -1: the slot is vacant */
+    uint32_t claim;       /* the block it claims, CL_NO_BLOCK if none */
     uint32_t next_vacant; /* while vacant: the next vacant slot, CL_NO_SLOT at the end */
 } cl_sequence;
 
@@ -23,9 +24,9 @@ typedef struct cl_sequence_table {
     cl_sequence *items;
     uint32_t n_slots, capacity; /* slots ever used; room */
     uint32_t first_vacant;
-    uint32_t n;                 /* sequences that exist */
-    uint32_t *index;            /* [index_size] slot or CL_NO_SLOT; at most half full */
-    uint32_t index_size;        /* 0 or a power of two */
+    uint32_t n;          /* sequences that exist */
+    uint32_t *index;     /* [index_size] slot or CL_NO_SLOT; at most half full */
+    uint32_t index_size; /* 0 or a power of two */
 } cl_sequence_table;
 
 void cl_sequence_table_init(cl_sequence_table *table);
@@ -37,7 +38,9 @@ uint32_t cl_sequence_table_find(const cl_sequence_table *table, cellar_seq id);
 /* Its runs; an empty list if it does not exist. */
 const cl_runs *cl_sequence_table_runs(const cl_sequence_table *table, cellar_seq id);
 
-/* The slot of a sequence, made (without runs) if need be; CL_NO_SLOT: no memory, nothing changed. */
+/*
+ * The slot of a sequence, made (without runs) if need be; CL_NO_SLOT: no memory, nothing changed.
+ */
 uint32_t cl_sequence_table_add(cl_sequence_table *table, cl_alloc *alloc, cellar_seq id);
 
 /* Give back a sequence's slot and list. Its cells must have been released. */

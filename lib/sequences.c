@@ -11,7 +11,7 @@
 
 #include "error.h"
 
-/* ---- helpers ---------------------------------------------------------------------------------- */
+/* ---- helpers --------------------------------------------------------------------------------- */
 
 void cl_sequences_set_claim(cl_sequences *sequences, uint32_t slot, uint32_t block)
 {
@@ -75,7 +75,7 @@ static uint32_t cut_end(cl_runs *runs, cl_range range)
     return range.p1 == INT64_MAX ? runs->n : cl_runs_cut(runs, range.p1);
 }
 
-/* ---- remove ----------------------------------------------------------------------------------- */
+/* ---- remove ---------------------------------------------------------------------------------- */
 
 cellar_status cl_sequences_prepare_remove(cl_sequences *sequences, cellar_seq id, cl_range range,
                                           cellar_error *error)
@@ -104,7 +104,7 @@ void cl_sequences_remove(cl_sequences *sequences, cellar_seq id, cl_range range)
     cl_sequences_drop_if_empty(sequences, slot);
 }
 
-/* ---- copy ------------------------------------------------------------------------------------- */
+/* ---- copy ------------------------------------------------------------------------------------ */
 
 cellar_status cl_sequences_prepare_copy(cl_sequences *sequences, cellar_seq from, cellar_seq to,
                                         cl_range range, cellar_error *error)
@@ -160,7 +160,7 @@ void cl_sequences_copy(cl_sequences *sequences, cellar_seq from, cellar_seq to, 
     cl_sequences_drop_if_empty(sequences, slot);
 }
 
-/* ---- keep, clear ------------------------------------------------------------------------------ */
+/* ---- keep, clear ----------------------------------------------------------------------------- */
 
 void cl_sequences_keep(cl_sequences *sequences, cellar_seq id)
 {
@@ -177,7 +177,7 @@ void cl_sequences_clear(cl_sequences *sequences)
     cl_cells_clear(&sequences->cells);
 }
 
-/* ---- shift ------------------------------------------------------------------------------------ */
+/* ---- shift ----------------------------------------------------------------------------------- */
 
 /* The part of the range that stays at or above 0 when moved by delta. */
 static cl_range surviving(cl_range range, int64_t delta)
@@ -187,8 +187,8 @@ static cl_range surviving(cl_range range, int64_t delta)
 }
 
 /*
- * A range that is about to move, cut out of its list: runs [dropped, first) would come to stand below
- * 0 and are forgotten, runs [first, last) move.
+ * A range that is about to move, cut out of its list: runs [dropped, first) would come to stand
+ * below 0 and are forgotten, runs [first, last) move.
  */
 typedef struct move {
     uint32_t dropped, first, last;
@@ -273,12 +273,13 @@ static void reorder(cl_runs *runs, uint32_t first, uint32_t last)
     uint32_t n = 0, moved = first, other = 0;
     while (n < runs->n) {
         if (other == first) other = last;
-        bool take_moved = moved < last && (other >= runs->n ||
-                                           runs->items[moved].pos < runs->items[other].pos);
+        bool take_moved = moved < last &&
+                          (other >= runs->n || runs->items[moved].pos < runs->items[other].pos);
         merged[n++] = runs->items[take_moved ? moved++ : other++];
     }
     memcpy(runs->items, merged, n * sizeof(cl_run));
-    for (uint32_t i = n; i-- > 1;) cl_runs_join(runs, i);
+    for (uint32_t i = n; i-- > 1;)
+        cl_runs_join(runs, i);
 }
 
 /* Add delta to every run of the range, and put them where they now belong. */

@@ -3,12 +3,12 @@
  *
  * A sequence is a list of runs; each operation edits the lists of the sequences it names and counts
  * holders up or down for the cells it touches. Nothing else is looked at: not the pool, not other
- * sequences. In particular a shift happens here, in cl_sequences_shift, by adding to `pos` and `shift` of
- * runs; no row is touched.
+ * sequences. In particular a shift happens here, in cl_sequences_shift, by adding to `pos` and
+ * `shift` of runs; no row is touched.
  *
  * Each operation that can fail is two calls: `prepare` says whether it can be done and reserves the
- * room it needs (all that may remain of a failure is spare room in a list), then the operation itself
- * cannot fail. A memory of several groups prepares all of them before it does any.
+ * room it needs (all that may remain of a failure is spare room in a list), then the operation
+ * itself cannot fail. A memory of several groups prepares all of them before it does any.
  */
 #ifndef CL_SEQUENCES_H
 #define CL_SEQUENCES_H
@@ -41,7 +41,9 @@ void cl_sequences_cancel_copy(cl_sequences *sequences, cellar_seq to);
 void cl_sequences_keep(cl_sequences *sequences, cellar_seq id);
 void cl_sequences_clear(cl_sequences *sequences);
 
-/* CELLAR_INVALID: a position would exceed INT32_MAX - 1. CELLAR_REFUSED: it would land on others. */
+/*
+ * CELLAR_INVALID: a position would exceed INT32_MAX - 1. CELLAR_REFUSED: it would land on others.
+ */
 cellar_status cl_sequences_prepare_shift(cl_sequences *sequences, cellar_seq id, cl_range range,
                                          int64_t delta, cellar_error *error);
 void cl_sequences_shift(cl_sequences *sequences, cellar_seq id, cl_range range, int64_t delta);

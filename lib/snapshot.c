@@ -54,7 +54,8 @@ cellar_status cellar_visit_runs(const cellar_memory *memory, cellar_seq seq,
     for (uint32_t g = 0; g < memory->n_groups; g++) {
         const cl_sequence_table *table = &memory->groups[g].sequences.table;
         if (seq >= 0) {
-            if (!visit_list(seq, cl_memory_runs(memory, g, seq), visitor, context)) return CELLAR_OK;
+            if (!visit_list(seq, cl_memory_runs(memory, g, seq), visitor, context))
+                return CELLAR_OK;
             continue;
         }
         for (uint32_t slot = 0; slot < table->n_slots; slot++) {

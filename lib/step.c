@@ -14,8 +14,9 @@ static cellar_status check_batch(const cellar_batch *batch, cellar_error *error)
 {
     if (!batch) CL_FAIL(error, CELLAR_INVALID, -1, "no batch");
     if (batch->struct_size != sizeof *batch)
-        CL_FAIL(error, CELLAR_INVALID, -1, "batch.struct_size is %zu, not %zu: use cellar_batch_init",
-                batch->struct_size, sizeof *batch);
+        CL_FAIL(error, CELLAR_INVALID, -1,
+                "batch.struct_size is %zu, not %zu: use cellar_batch_init", batch->struct_size,
+                sizeof *batch);
     if (batch->n_tokens == 0 || batch->n_tokens > 1u << 30)
         CL_FAIL(error, CELLAR_INVALID, -1, "batch.n_tokens %u is not in 1..2^30", batch->n_tokens);
     if (!batch->seq_begin) return CELLAR_OK;
@@ -40,11 +41,12 @@ static const cellar_seq *ids_of(const cellar_batch *batch, uint32_t i, uint32_t 
     return &batch->seqs[batch->seq_begin[i]];
 }
 
-static cellar_status carve(cl_step *step, uint32_t n_tokens, uint32_t n_memberships, cl_alloc *alloc,
-                           cellar_error *error)
+static cellar_status carve(cl_step *step, uint32_t n_tokens, uint32_t n_memberships,
+                           cl_alloc *alloc, cellar_error *error)
 {
     step->map_size = 2;
-    while (step->map_size < 2 * (uint64_t)n_memberships) step->map_size *= 2;
+    while (step->map_size < 2 * (uint64_t)n_memberships)
+        step->map_size *= 2;
     size_t total = 0;
     bool fits = cl_arena_add(&total, n_tokens, sizeof(uint32_t)) &&
                 cl_arena_add(&total, n_tokens, sizeof(cellar_pos)) &&
@@ -76,15 +78,15 @@ static uint32_t member_of_id(cl_step *step, cellar_seq id, const cl_step_questio
     }
     uint32_t member = step->n_members++;
     step->map[at] = member;
-    step->members[member] =
-        (cl_member){id, questions->next_position(questions->context, id), NO_TOKEN, 0};
+    step->members[member] = (cl_member){id, questions->next_position(questions->context, id),
+                                        NO_TOKEN, 0};
     return member;
 }
 
 /*
- * A token that stands in several sequences reads the past of the first; the others must have the same:
- * either none of them had a token in this batch and they hold the same cells, or all of them share
- * their last token, which was checked in its turn.
+ * A token that stands in several sequences reads the past of the first; the others must have the
+ * same: either none of them had a token in this batch and they hold the same cells, or all of them
+ * share their last token, which was checked in its turn.
  */
 static cellar_status check_coupled(uint32_t token, const cl_member *a, const cl_member *b,
                                    const cl_step_questions *questions, cellar_error *error)
@@ -113,11 +115,12 @@ static cellar_status resolve_position(cl_step *step, const cellar_batch *batch, 
     for (uint32_t k = 0; k < n; k++) {
         cl_member *member = &step->members[members[k]];
         if (member->last_token == i)
-            CL_FAIL(error, CELLAR_INVALID, i, "token %u names sequence %d twice", i, (int)member->id);
+            CL_FAIL(error, CELLAR_INVALID, i, "token %u names sequence %d twice", i,
+                    (int)member->id);
         if (member->next >= 0 && member->next != pos)
             CL_FAIL(error, CELLAR_INVALID, i,
-                    "token %u: position %d in sequence %d, whose next position is %d%s", i, (int)pos,
-                    (int)member->id, (int)member->next,
+                    "token %u: position %d in sequence %d, whose next position is %d%s", i,
+                    (int)pos, (int)member->id, (int)member->next,
                     pos < member->next ? "; to rewind, remove from there on first" : "");
         member->next = pos + 1;
         member->last_token = i;

@@ -3,8 +3,8 @@
  * computed together.
  *
  * cl_step_resolve turns the caller's batch into arrays of the memory's own and checks every rule of
- * cellar_batch; it changes nothing else, so a refused batch leaves no trace. Placing the tokens is the
- * groups' business (group.h).
+ * cellar_batch; it changes nothing else, so a refused batch leaves no trace. Placing the tokens is
+ * the groups' business (group.h).
  */
 #ifndef CL_STEP_H
 #define CL_STEP_H
@@ -21,15 +21,16 @@ typedef struct cl_member {
 
 typedef struct cl_step {
     bool is_open;
-    uint32_t n_tokens, n_ubatch, n_ubatches; /* n_ubatch: tokens in a micro-batch (the last: the rest) */
-    uint32_t *indices;       /* [n_tokens] 0, 1, 2, ...: the simple split keeps the order */
-    cellar_pos *positions;   /* [n_tokens] */
-    cellar_token *tokens;    /* [n_tokens] */
-    uint32_t *member_begin;  /* [n_tokens + 1] into member_of */
-    uint32_t *member_of;     /* members of each token; the first is whose past it reads */
+    uint32_t n_tokens, n_ubatch,
+        n_ubatches;         /* n_ubatch: tokens in a micro-batch (the last: the rest) */
+    uint32_t *indices;      /* [n_tokens] 0, 1, 2, ...: the simple split keeps the order */
+    cellar_pos *positions;  /* [n_tokens] */
+    cellar_token *tokens;   /* [n_tokens] */
+    uint32_t *member_begin; /* [n_tokens + 1] into member_of */
+    uint32_t *member_of;    /* members of each token; the first is whose past it reads */
     uint32_t n_members;
-    cl_member *members;      /* [n_members] */
-    uint32_t *map;           /* while resolving: hash from id to member */
+    cl_member *members; /* [n_members] */
+    uint32_t *map;      /* while resolving: hash from id to member */
     uint32_t map_size;
     cl_arena arena;
 } cl_step;

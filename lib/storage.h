@@ -6,9 +6,9 @@
  *         |
  *         head 0: cell 0, cell 1, ... cell 31;  head 1: cell 0, ...        (CL_BLOCK cells each)
  *
- * Inside a block the rows of one head lie side by side, so that attention streams them; every address
- * comes from the strides here and nowhere else. Memory is asked for in one piece; on systems that commit on
- * first touch, cells never used cost nothing.
+ * Inside a block the rows of one head lie side by side, so that attention streams them; every
+ * address comes from the strides here and nowhere else. Memory is asked for in one piece; on
+ * systems that commit on first touch, cells never used cost nothing.
  */
 #ifndef CL_STORAGE_H
 #define CL_STORAGE_H
@@ -18,10 +18,10 @@
 
 /* Where and how one kind of row (a layer's K or V) is kept. */
 typedef struct cl_rows {
-    size_t offset;      /* of head 0, cell 0 inside a block */
-    size_t row_bytes;   /* one head of one cell */
-    size_t head_bytes;  /* CL_BLOCK rows */
-    uint32_t size;      /* elements of a row */
+    size_t offset;     /* of head 0, cell 0 inside a block */
+    size_t row_bytes;  /* one head of one cell */
+    size_t head_bytes; /* CL_BLOCK rows */
+    uint32_t size;     /* elements of a row */
     cellar_type type;
 } cl_rows;
 
@@ -34,8 +34,8 @@ typedef struct cl_storage {
 size_t cl_type_bytes(cellar_type type);
 
 /*
- * Lay out one more kind of row behind *block_bytes: fills in `rows` and raises *block_bytes. False: the
- * sizes do not fit.
+ * Lay out one more kind of row behind *block_bytes: fills in `rows` and raises *block_bytes. False:
+ * the sizes do not fit.
  */
 bool cl_storage_add(size_t *block_bytes, cl_rows *rows, uint32_t n_heads, uint32_t size,
                     cellar_type type);

@@ -12,7 +12,7 @@
 
 #define NONE UINT32_MAX
 
-/* ---- room and shifts -------------------------------------------------------------------------- */
+/* ---- room and shifts ------------------------------------------------------------------------- */
 
 /* Upper bounds for the key blocks and pieces that a list of runs can be cut into. */
 static void count_cuts(const cl_runs *runs, uint64_t *blocks, uint64_t *pieces)
@@ -49,8 +49,8 @@ static uint32_t collect_shifts(int32_t *shifts, const cl_past *pasts, uint32_t n
 
 static uint32_t index_of_shift(const cl_sweep *sweep, int32_t shift)
 {
-    const int32_t *found =
-        bsearch(&shift, sweep->shifts, sweep->n_shifts, sizeof shift, compare_shifts);
+    const int32_t *found = bsearch(&shift, sweep->shifts, sweep->n_shifts, sizeof shift,
+                                   compare_shifts);
     assert(found);
     return (uint32_t)(found - sweep->shifts);
 }
@@ -77,9 +77,11 @@ cellar_status cl_sweep_prepare(cl_sweep *sweep, const cl_past *pasts, uint32_t n
         runs += pasts[p].runs->n;
     }
     sweep->n_angles = 0;
-    for (uint32_t r = 0; r < n_ropes; r++) sweep->n_angles += 2 * ropes[r].n_pairs;
+    for (uint32_t r = 0; r < n_ropes; r++)
+        sweep->n_angles += 2 * ropes[r].n_pairs;
     uint64_t map_size = 16;
-    while (map_size < 2 * blocks) map_size *= 2;
+    while (map_size < 2 * blocks)
+        map_size *= 2;
     size_t total = 0, n_views = n_pasts < n_tokens ? n_pasts : n_tokens;
     bool fits = pieces < UINT32_MAX && map_size <= UINT32_MAX &&
                 cl_arena_add(&total, n_tokens, sizeof(uint32_t)) &&
@@ -121,7 +123,7 @@ void cl_sweep_free(cl_sweep *sweep, cl_alloc *alloc)
     sweep->ubatch = NONE;
 }
 
-/* ---- key blocks ------------------------------------------------------------------------------- */
+/* ---- key blocks ------------------------------------------------------------------------------ */
 
 void cl_sweep_begin(cl_sweep *sweep, uint32_t ubatch)
 {
@@ -156,15 +158,15 @@ static uint32_t hash_pieces(const cl_sweep *sweep, const cl_key_block *block)
 }
 
 /*
- * The block being built (the last one) is complete. If an earlier view has the same, use that one; but
- * only if it comes behind this view's blocks so far, because every view must find its blocks in rising order.
+ * The block being built (the last one) is complete. If an earlier view has the same, use that one;
+ * but only if it comes behind this view's blocks so far, because every view must find its blocks in
+ * rising order.
  */
 static void close_block(cl_sweep *sweep, cl_view *view)
 {
     uint32_t built = sweep->n_blocks - 1;
-    uint32_t previous = view->n_blocks
-                            ? sweep->view_blocks[view->first_block + view->n_blocks - 1]
-                            : NONE;
+    uint32_t previous = view->n_blocks ? sweep->view_blocks[view->first_block + view->n_blocks - 1]
+                                       : NONE;
     uint32_t at = hash_pieces(sweep, &sweep->blocks[built]) & (sweep->map_size - 1);
     uint32_t index = built;
     for (; sweep->map[at] != NONE; at = (at + 1) & (sweep->map_size - 1)) {
@@ -234,7 +236,8 @@ void cl_sweep_add_view(cl_sweep *sweep, uint32_t member, const cl_past *past, ui
         sweep->view_of[sweep->n_tokens++] = index;
     }
     cl_key_block *open = NULL;
-    for (uint32_t i = 0; i < past->runs->n; i++) add_run(sweep, view, past->runs->items[i], &open);
+    for (uint32_t i = 0; i < past->runs->n; i++)
+        add_run(sweep, view, past->runs->items[i], &open);
     for (uint32_t i = 0; i < past->pending->n && n_pending > 0; i++) {
         cl_run run = past->pending->items[i];
         cl_run_set_len(&run, smaller(run.len, n_pending));

@@ -2,18 +2,19 @@
  * sweep.h: what a micro-batch sees, as a list of key blocks.
  *
  * Attention reads a sequence's keys in the order of their positions, in blocks: all cells whose
- * position lies in the same stretch of 32 positions (at most 32 cells at a time). A key block is one
- * such stretch as one or more sequences see it:
+ * position lies in the same stretch of 32 positions (at most 32 cells at a time). A key block is
+ * one such stretch as one or more sequences see it:
  *
  *     positions  64 .. .. .. .. .. .. .. 95        key block { first_pos 64, last_pos 95,
  *     cells      [ 7 .. 19 ][ 200 .. 218 ]                     pieces {7, 13 cells}, {200, 19 cells} }
  *
- * A piece is consecutive cells in one block of storage, with one shift. Sequences that hold the same
- * pieces at the same positions (a shared prefix) share the key block: its keys are read once for all of them.
+ * A piece is consecutive cells in one block of storage, with one shift. Sequences that hold the
+ * same pieces at the same positions (a shared prefix) share the key block: its keys are read once
+ * for all of them.
  *
- * The cuts depend on positions alone, never on where cells lie or who shares them, and attention updates its
- * running maximum once a key block. That is why results are the same bit for bit however a sequence
- * came to hold what it holds.
+ * The cuts depend on positions alone, never on where cells lie or who shares them, and attention
+ * updates its running maximum once a key block. That is why results are the same bit for bit
+ * however a sequence came to hold what it holds.
  */
 #ifndef CL_SWEEP_H
 #define CL_SWEEP_H
@@ -26,16 +27,16 @@
 
 typedef struct cl_piece {
     uint32_t cell;
-    int32_t pos;      /* of its first cell */
-    uint32_t len;     /* 1..CL_KEYS */
-    uint32_t step;    /* as in a run */
-    uint32_t shift;   /* index into the sweep's shifts */
+    int32_t pos;    /* of its first cell */
+    uint32_t len;   /* 1..CL_KEYS */
+    uint32_t step;  /* as in a run */
+    uint32_t shift; /* index into the sweep's shifts */
 } cl_piece;
 
 typedef struct cl_key_block {
     uint32_t first_piece, n_pieces;
-    uint32_t n_keys;             /* sum of their lengths, 1..CL_KEYS */
-    int32_t first_pos, last_pos; /* of its first and last key */
+    uint32_t n_keys;                  /* sum of their lengths, 1..CL_KEYS */
+    int32_t first_pos, last_pos;      /* of its first and last key */
     uint32_t first_viewer, n_viewers; /* into the sweep's viewers: views that see it, rising */
 } cl_key_block;
 
@@ -47,10 +48,10 @@ typedef struct cl_view {
 } cl_view;
 
 typedef struct cl_sweep {
-    uint32_t ubatch;      /* the micro-batch it is built for; UINT32_MAX: none */
+    uint32_t ubatch; /* the micro-batch it is built for; UINT32_MAX: none */
     uint32_t n_tokens;
-    uint32_t *tokens;     /* [n_tokens] of the micro-batch (0-based in it), grouped by view */
-    uint32_t *view_of;    /* [n_tokens] view of tokens[i] */
+    uint32_t *tokens;  /* [n_tokens] of the micro-batch (0-based in it), grouped by view */
+    uint32_t *view_of; /* [n_tokens] view of tokens[i] */
     cl_view *views;
     uint32_t n_views;
     cl_piece *pieces;
@@ -59,13 +60,13 @@ typedef struct cl_sweep {
     uint32_t n_blocks;
     uint32_t *view_blocks; /* block indices of each view, rising */
     uint32_t n_view_blocks;
-    uint32_t *viewers;     /* views of each block, rising */
-    uint32_t *map;         /* hash from pieces to block; while building */
+    uint32_t *viewers; /* views of each block, rising */
+    uint32_t *map;     /* hash from pieces to block; while building */
     uint32_t map_size;
-    int32_t *shifts;       /* [n_shifts] distinct, rising; always contains 0 */
+    int32_t *shifts; /* [n_shifts] distinct, rising; always contains 0 */
     uint32_t n_shifts;
-    float *turns;          /* [n_shifts][n_angles] cosines and sines of a turn back by each shift */
-    uint32_t n_angles;     /* over all rotations: 2 * pairs each */
+    float *turns;      /* [n_shifts][n_angles] cosines and sines of a turn back by each shift */
+    uint32_t n_angles; /* over all rotations: 2 * pairs each */
     uint32_t max_pieces, max_blocks; /* capacities */
     cl_arena arena;
 } cl_sweep;
@@ -77,8 +78,8 @@ typedef struct cl_past {
 } cl_past;
 
 /*
- * Make room for any micro-batch of a step (n_tokens tokens at most), and collect the shifts. pasts [n_pasts]: every sequence
- * that is the first of some token.
+ * Make room for any micro-batch of a step (n_tokens tokens at most), and collect the shifts. pasts
+ * [n_pasts]: every sequence that is the first of some token.
  */
 cellar_status cl_sweep_prepare(cl_sweep *sweep, const cl_past *pasts, uint32_t n_pasts,
                                uint32_t n_tokens, const cl_rope *ropes, uint32_t n_ropes,

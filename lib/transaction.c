@@ -1,15 +1,15 @@
 /*
  * transaction.c: a step as its caller sees it: begin, store, attend, commit, abort.
  *
- * begin lets step.c understand the batch and every group reserve its cells; until commit only the step
- * itself knows of them. Nothing between begin and commit allocates.
+ * begin lets step.c understand the batch and every group reserve its cells; until commit only the
+ * step itself knows of them. Nothing between begin and commit allocates.
  */
 #include <string.h>
 
 #include "error.h"
 #include "memory.h"
 
-/* ---- begin ------------------------------------------------------------------------------------ */
+/* ---- begin ----------------------------------------------------------------------------------- */
 
 static cellar_pos next_position(const void *context, cellar_seq id)
 {
@@ -22,7 +22,8 @@ static bool same_past(const void *context, cellar_seq a, cellar_seq b)
 {
     const cellar_memory *memory = context;
     for (uint32_t g = 0; g < memory->n_groups; g++)
-        if (!cl_runs_equal(cl_memory_runs(memory, g, a), cl_memory_runs(memory, g, b))) return false;
+        if (!cl_runs_equal(cl_memory_runs(memory, g, a), cl_memory_runs(memory, g, b)))
+            return false;
     return true;
 }
 
@@ -33,10 +34,11 @@ cellar_status cellar_begin(cellar_memory *memory, const cellar_batch *batch, cel
     cl_step_questions questions = {next_position, same_past, memory};
     CL_TRY(cl_step_resolve(step, batch, memory->n_ubatch, &questions, &memory->alloc, error));
     for (uint32_t g = 0; g < memory->n_groups; g++) {
-        cellar_status status =
-            cl_group_begin(&memory->groups[g], step, memory->ropes, memory->n_ropes, error);
+        cellar_status status = cl_group_begin(&memory->groups[g], step, memory->ropes,
+                                              memory->n_ropes, error);
         if (status == CELLAR_OK) continue;
-        while (g-- > 0) cl_group_abort(&memory->groups[g], step);
+        while (g-- > 0)
+            cl_group_abort(&memory->groups[g], step);
         return status;
     }
     memset(memory->n_stored, 0, memory->n_layers * sizeof *memory->n_stored);
@@ -72,14 +74,15 @@ cellar_status cellar_get_ubatch(const cellar_memory *memory, uint32_t ubatch, ce
     return CELLAR_OK;
 }
 
-/* ---- store and attend ------------------------------------------------------------------------- */
+/* ---- store and attend ------------------------------------------------------------------------ */
 
 static cellar_status check_layer(const cellar_memory *memory, uint32_t ubatch, uint32_t layer,
                                  cellar_error *error)
 {
     CL_TRY(check_ubatch(memory, ubatch, error));
     if (layer >= memory->n_layers)
-        CL_FAIL(error, CELLAR_INVALID, layer, "layer %u: the memory has %u", layer, memory->n_layers);
+        CL_FAIL(error, CELLAR_INVALID, layer, "layer %u: the memory has %u", layer,
+                memory->n_layers);
     return CELLAR_OK;
 }
 
@@ -126,8 +129,9 @@ cellar_status cellar_store(cellar_memory *memory, uint32_t ubatch, uint32_t laye
     CL_TRY(check_layer(memory, ubatch, layer, error));
     if (!k || !v) CL_FAIL(error, CELLAR_INVALID, layer, "layer %u: k or v is NULL", layer);
     if (memory->n_stored[layer] != ubatch)
-        CL_FAIL(error, CELLAR_INVALID, ubatch, "layer %u: micro-batch %u is not the next, that is %u",
-                layer, ubatch, memory->n_stored[layer]);
+        CL_FAIL(error, CELLAR_INVALID, ubatch,
+                "layer %u: micro-batch %u is not the next, that is %u", layer, ubatch,
+                memory->n_stored[layer]);
     cl_attention attention = attention_of(memory, ubatch, layer);
     cl_attention_store(&attention, k, v);
     memory->n_stored[layer]++;
@@ -149,7 +153,7 @@ cellar_status cellar_attend(cellar_memory *memory, uint32_t ubatch, uint32_t lay
     return CELLAR_OK;
 }
 
-/* ---- the end ---------------------------------------------------------------------------------- */
+/* ---- the end --------------------------------------------------------------------------------- */
 
 cellar_status cellar_commit(cellar_memory *memory, cellar_error *error)
 {
@@ -158,9 +162,10 @@ cellar_status cellar_commit(cellar_memory *memory, cellar_error *error)
     if (!step->is_open) CL_FAIL(error, CELLAR_INVALID, -1, "no step is open");
     for (uint32_t layer = 0; layer < memory->n_layers; layer++)
         if (memory->n_stored[layer] < step->n_ubatches)
-            CL_FAIL(error, CELLAR_INVALID, layer, "layer %u: %u of %u micro-batches are stored", layer,
-                    memory->n_stored[layer], step->n_ubatches);
-    for (uint32_t g = 0; g < memory->n_groups; g++) cl_group_commit(&memory->groups[g], step);
+            CL_FAIL(error, CELLAR_INVALID, layer, "layer %u: %u of %u micro-batches are stored",
+                    layer, memory->n_stored[layer], step->n_ubatches);
+    for (uint32_t g = 0; g < memory->n_groups; g++)
+        cl_group_commit(&memory->groups[g], step);
     step->is_open = false;
     return CELLAR_OK;
 }

@@ -41,7 +41,8 @@ static void bit_ranges_equal_single_bits(void **state)
     (void)state;
     for (int round = 0; round < 3000; round++) {
         uint64_t words[4], expected[4];
-        for (int i = 0; i < 4; i++) words[i] = expected[i] = random_state * (2 * (uint64_t)i + 1);
+        for (int i = 0; i < 4; i++)
+            words[i] = expected[i] = random_state * (2 * (uint64_t)i + 1);
         uint32_t first = random_below(256), n = random_below(257 - first);
         bool set = random_below(2) != 0;
         if (set)
@@ -129,7 +130,8 @@ static void claimed_blocks_are_left_alone_until_nothing_else_is_free(void **stat
     assert_int_equal(out[0].cell, 32);
     other.n = 65; /* one more than is unclaimed */
     uint32_t n = cl_placement_choose(&cells, &other, out), total = 0;
-    for (uint32_t i = 0; i < n; i++) total += out[i].len;
+    for (uint32_t i = 0; i < n; i++)
+        total += out[i].len;
     assert_int_equal(total, 65);
     /* The owner itself goes on in its block. */
     cl_request owner = {1, 0, 10};
@@ -142,7 +144,8 @@ static void one_stretch_is_preferred_to_many(void **state)
 {
     (void)state;
     cl_cells cells = new_cells(320);
-    for (uint32_t i = 0; i < 160; i += 2) cl_cells_take(&cells, i, 1, 1);
+    for (uint32_t i = 0; i < 160; i += 2)
+        cl_cells_take(&cells, i, 1, 1);
     cl_stretch out[100];
     cl_request request = {1, CL_NO_CELL, 100};
     assert_int_equal(cl_placement_choose(&cells, &request, out), 1);
@@ -155,12 +158,15 @@ static void long_stretches_are_used_before_short_ones(void **state)
     (void)state;
     cl_cells cells = new_cells(320);
     /* Every second cell of the first half; in the second half stretches of 15 between single cells. */
-    for (uint32_t i = 0; i < 160; i += 2) cl_cells_take(&cells, i, 1, 1);
-    for (uint32_t i = 160; i < 320; i += 16) cl_cells_take(&cells, i, 1, 1);
+    for (uint32_t i = 0; i < 160; i += 2)
+        cl_cells_take(&cells, i, 1, 1);
+    for (uint32_t i = 160; i < 320; i += 16)
+        cl_cells_take(&cells, i, 1, 1);
     cl_stretch out[150];
     cl_request request = {1, CL_NO_CELL, 150};
     assert_int_equal(cl_placement_choose(&cells, &request, out), 10);
-    for (uint32_t i = 0; i < 10; i++) assert_int_equal(out[i].len, 15);
+    for (uint32_t i = 0; i < 10; i++)
+        assert_int_equal(out[i].len, 15);
     cl_cells_destroy(&cells, &alloc);
 }
 

@@ -58,7 +58,8 @@ static uint32_t fill(cl_runs *runs, cl_alloc *alloc, entry *truth)
     assert_true(cl_runs_reserve(runs, alloc, MAX_CELLS));
     for (uint32_t i = 0; i < n; i++) {
         truth[i] = (entry){pos, cell, shift};
-        cl_runs_append(runs, (cl_run){.pos = pos, .cell = cell, .len = 1, .step = 1, .shift = shift});
+        cl_runs_append(runs,
+                       (cl_run){.pos = pos, .cell = cell, .len = 1, .step = 1, .shift = shift});
         uint32_t kind = random_below(12);
         cell += kind == 0 ? 1 + random_below(9) : 1;
         pos += kind == 1 ? 0 : kind == 2 ? 1 + (int32_t)random_below(6) : 1;
@@ -105,7 +106,8 @@ static void find_is_the_first_run_that_ends_at_or_after_a_position(void **state)
         (void)fill(&runs, &alloc, truth);
         for (int64_t pos = -1; pos < 300; pos++) {
             uint32_t expected = 0;
-            while (expected < runs.n && cl_run_last(&runs.items[expected]) < pos) expected++;
+            while (expected < runs.n && cl_run_last(&runs.items[expected]) < pos)
+                expected++;
             assert_int_equal(cl_runs_find(&runs, pos), expected);
         }
         cl_runs_free(&runs, &alloc);
