@@ -166,10 +166,10 @@ typedef enum cellar_rope_kind {
 /*
  * A rotary position embedding (Su et al., arXiv:2104.09864). Pair i of position p turns by p *
  * base^(-2i/n_rot) * scale / factors[i]. With yarn_ext > 0 the angle is mixed from the scaled and
- * the unscaled frequency pair by pair, and keys and queries are multiplied by yarn_attn * (1 + 0.1
- * ln(1/scale)) (YaRN: Peng et al., arXiv:2309.00071, section 3); with yarn_ext == 0 they are
- * multiplied by yarn_attn alone. The magnitude is applied once, when a row is stored or a query
- * rotated; a shift is a pure rotation.
+ * the unscaled frequency pair by pair, and the rotating elements of keys and queries are multiplied
+ * by yarn_attn * (1 + 0.1 ln(1/scale)) (YaRN: Peng et al., arXiv:2309.00071, section 3); with
+ * yarn_ext == 0 they are multiplied by yarn_attn alone. The magnitude is applied once, when a row
+ * is stored or a query rotated; a shift is a pure rotation.
  */
 typedef struct cellar_rope {
     cellar_rope_kind kind;
@@ -374,7 +374,7 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_attend(cellar_memory *memory, ui
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_commit(cellar_memory *memory, cellar_error *error);
 
 /*
- * End the step as if it had never begun: every byte of bookkeeping is as before. No step: no
+ * End the step as if it had never begun: all bookkeeping is as before it. No step open: no
  * effect.
  */
 CELLAR_API void cellar_abort(cellar_memory *memory);
@@ -541,7 +541,8 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_visit_cells(const cellar_memory 
 /*
  * Check every invariant that the design promises (docs/design.md, "What always holds"), the
  * expensive way. CELLAR_CORRUPT names the one that fails: a bug in Cellar, or somebody wrote over
- * its memory.
+ * its memory. CELLAR_NO_MEMORY: four bytes a cell are asked of the allocator meanwhile.
+ * CELLAR_INVALID.
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_check(const cellar_memory *memory,
                                                       cellar_error *error);
