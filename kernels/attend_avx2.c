@@ -1,13 +1,14 @@
 /*
  * attend_avx2.c: attention over a tile of keys with AVX2 and FMA.
  *
- * Rows of K and V are shared by several query rows, so the kernels work on blocks of rows and keys whose
- * accumulators stay in registers: up to three query rows by four keys for the scores, up to three rows by
- * 32 columns for the weighted sum, with wider blocks for a single row. Twelve accumulators, three operands
- * and one load fill the sixteen registers and hide the latency of FMA.
+ * Rows of K and V are shared by several query rows, so the kernels work on blocks of rows and keys
+ * whose accumulators stay in registers: up to three query rows by four keys for the scores, up to
+ * three rows by 32 columns for the weighted sum, with wider blocks for a single row. Twelve
+ * accumulators, three operands and one load fill the sixteen registers and hide the latency of FMA.
  *
- * The promise: a block's shape never changes a value. Each score is one chain of eight lanes over the row
- * and the tree of lanes_avx2.h; each accumulated number is one chain of FMAs over the keys in their order.
+ * The promise: a block's shape never changes a value. Each score is one chain of eight lanes over
+ * the row and the tree of lanes_avx2.h; each accumulated number is one chain of FMAs over the keys
+ * in their order.
  *
  * Nothing here fails. NaN policy as in attend_scalar.c.
  */
@@ -17,52 +18,64 @@
 
 #include "lanes_avx2.h"
 
-/* ---- scores ------------------------------------------------------------------------------------ */
+/* ---- scores -------------------------------------------------------------------------------- */
 
-/* One chunk of eight numbers for `rows` queries and `keys` keys. Constants: rows, keys, is_masked. */
-ALWAYS_INLINE void score_chunk(__m256 (*sum)[8], int rows, int keys, const float *const *q, const float *k,
-                               size_t size, size_t i, int is_masked, __m256i mask)
+/* One chunk of eight numbers from i on for `rows` queries and `keys` keys, both constants. */
+ALWAYS_INLINE void score_chunk(__m256 (*sum)[8], int rows, int keys, const float *const *q,
+                               const float *k, size_t size, size_t i)
 {
     __m256 query[3];
-    UNROLL for (int r = 0; r < rows; r++)
-        query[r] = lanes_load(q[r] + i, is_masked, mask);
-    UNROLL for (int j = 0; j < keys; j++) {
-        const __m256 key = lanes_load(k + (size_t)j * size + i, is_masked, mask);
-        UNROLL for (int r = 0; r < rows; r++)
+    foreach(r, rows)
+        query[r] = _mm256_loadu_ps(q[r] + i);
+    foreach(j, keys) {
+        const __m256 key = _mm256_loadu_ps(k + (size_t)j * size + i);
+        foreach(r, rows)
             sum[r][j] = _mm256_fmadd_ps(query[r], key, sum[r][j]);
     }
 }
 
+/* The last size - i < 8 numbers: filled up with zeros, they are a chunk like any other. */
+ALWAYS_INLINE void score_rest(__m256 (*sum)[8], int rows, int keys, const float *const *q,
+                              const float *k, size_t size, size_t i)
+{
+    float queries[3][LANES], key_rests[8][LANES];
+    const float *const query_rests[3] = {queries[0], queries[1], queries[2]};
+    for (int r = 0; r < rows; r++)
+        _mm256_storeu_ps(queries[r], rest_load(q[r] + i, size - i));
+    for (int j = 0; j < keys; j++)
+        _mm256_storeu_ps(key_rests[j], rest_load(k + (size_t)j * size + i, size - i));
+    score_chunk(sum, rows, keys, query_rests, key_rests[0], LANES, 0);
+}
+
 /* Scores of `rows` queries against `keys` consecutive keys from k; keys is 8, 4 or 1. */
-ALWAYS_INLINE void score_block(int rows, int keys, const float *const *q, const float *k, size_t size,
-                               float scale, float *const *s, size_t first)
+ALWAYS_INLINE void score_block(int rows, int keys, const float *const *q, const float *k,
+                               size_t size, float scale, float *const *s, size_t first)
 {
     __m256 sum[3][8];
-    UNROLL for (int r = 0; r < rows; r++)
-        UNROLL for (int j = 0; j < keys; j++)
+    foreach(r, rows)
+        foreach(j, keys)
             sum[r][j] = _mm256_setzero_ps();
 
-    const __m256i no_mask = _mm256_setzero_si256();
     size_t i = 0;
     for (; i + LANES <= size; i += LANES)
-        score_chunk(sum, rows, keys, q, k, size, i, 0, no_mask);
-    if (i < size)
-        score_chunk(sum, rows, keys, q, k, size, i, 1, lanes_first(size - i));
+        score_chunk(sum, rows, keys, q, k, size, i);
+    if (i < size) score_rest(sum, rows, keys, q, k, size, i);
 
     const __m128 scales = _mm_set1_ps(scale);
-    UNROLL for (int r = 0; r < rows; r++) {
+    foreach(r, rows) {
         float *const to = s[r] + first;
-        UNROLL for (int j = 0; j + 4 <= keys; j += 4)
-            _mm_storeu_ps(to + j, _mm_mul_ps(scales, lanes_sum4(sum[r][j], sum[r][j + 1], sum[r][j + 2],
-                                                                sum[r][j + 3])));
-        if (keys == 1)
-            *to = scale * lanes_sum(sum[r][0]);
+        foreach(group, keys / 4) {
+            const __m256 *const four = &sum[r][4 * group];
+            const __m128 sums = lanes_sum4(four[0], four[1], four[2], four[3]);
+            _mm_storeu_ps(to + 4 * group, _mm_mul_ps(scales, sums));
+        }
+        if (keys == 1) *to = scale * lanes_sum(sum[r][0]);
     }
 }
 
 /* All keys for `rows` queries. */
-ALWAYS_INLINE void score_rows(int rows, const float *const *q, const float *k, size_t n_keys, size_t size,
-                              float scale, float *const *s)
+ALWAYS_INLINE void score_rows(int rows, const float *const *q, const float *k, size_t n_keys,
+                              size_t size, float scale, float *const *s)
 {
     size_t j = 0;
     if (rows == 1)
@@ -86,19 +99,20 @@ static void attend_scores(const float *const *q, uint32_t n_rows, const float *k
         score_rows(1, q + r, k, n_keys, size, scale, s + r);
 }
 
-/* ---- softmax ----------------------------------------------------------------------------------- */
+/* ---- softmax ------------------------------------------------------------------------------- */
 
 /*
- * e^x for x <= 0. With x = n ln 2 + r, |r| <= ln 2 / 2: e^x = 2^n e^r, and e^r = 1 + r + r^2 p(r) where p
- * has degree 4. p was fitted in the minimax sense for the relative error of e^r (0.06 * 2^-24) by
- * reweighted least squares; ln 2 is split so that n times its upper part is exact. Exactly 1 for 0.
- * Below -87.33654, where the result would be no normal number, exactly 0. NaN stays NaN.
+ * e^x for x <= 0. With x = n ln 2 + r, |r| <= ln 2 / 2: e^x = 2^n e^r, and e^r = 1 + r + r^2 p(r)
+ * where p has degree 4. p was fitted in the minimax sense for the relative error of e^r (0.06 *
+ * 2^-24) by reweighted least squares; ln 2 is split so that n times its upper part is exact.
+ * Exactly 1 for 0. Below -87.33654, where the result would be no normal number, exactly 0. NaN
+ * stays NaN.
  */
 ALWAYS_INLINE __m256 exp_lanes(__m256 x)
 {
     const __m256 lowest = _mm256_set1_ps(-87.33654f);
     const __m256 is_kept = _mm256_cmp_ps(x, lowest, _CMP_NLT_UQ); /* true for NaN */
-    x = _mm256_max_ps(lowest, x);                                 /* of a number and NaN: the second */
+    x = _mm256_max_ps(lowest, x); /* of a number and NaN: the second */
     const __m256 n = _mm256_round_ps(_mm256_mul_ps(x, _mm256_set1_ps(0x1.715476p+0f)),
                                      _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     __m256 r = _mm256_fnmadd_ps(n, _mm256_set1_ps(0x1.62e4p-1f), x);
@@ -128,11 +142,10 @@ static float maximum_of(const float *s, size_t n, float start)
     __m256 maximum = _mm256_set1_ps(start);
     size_t j = 0;
     for (; j + LANES <= n; j += LANES)
-        maximum = _mm256_max_ps(_mm256_loadu_ps(s + j), maximum); /* of NaN and a number: the second */
+        maximum = _mm256_max_ps(_mm256_loadu_ps(s + j),
+                                maximum); /* of NaN and a number: the second */
     if (j < n) {
-        const __m256i mask = lanes_first(n - j);
-        const __m256 last = _mm256_blendv_ps(maximum, _mm256_maskload_ps(s + j, mask),
-                                             _mm256_castsi256_ps(mask));
+        const __m256 last = _mm256_blendv_ps(maximum, rest_load(s + j, n - j), lanes_first(n - j));
         maximum = _mm256_max_ps(last, maximum);
     }
     __m128 half = _mm_max_ps(_mm256_castps256_ps128(maximum), _mm256_extractf128_ps(maximum, 1));
@@ -145,7 +158,10 @@ static float attend_softmax(float *s, uint32_t n, float *m, float *l)
 {
     const float before = *m;
     const float maximum = maximum_of(s, n, before);
-    /* While everything seen is -infinity there is no finite maximum to subtract: weights are exp(-inf). */
+    /*
+     * While everything seen is -infinity there is no finite maximum to subtract: weights are
+     * exp(-inf).
+     */
     const float subtracted = maximum == -INFINITY ? 0.0f : maximum;
 
     const __m256 shift = _mm256_set1_ps(subtracted);
@@ -157,11 +173,9 @@ static float attend_softmax(float *s, uint32_t n, float *m, float *l)
         sum = _mm256_add_ps(sum, weight);
     }
     if (j < n) {
-        const __m256i mask = lanes_first(n - j);
-        __m256 weight = exp_lanes(_mm256_sub_ps(_mm256_maskload_ps(s + j, mask), shift));
-        weight = _mm256_and_ps(weight, _mm256_castsi256_ps(mask));
-        _mm256_maskstore_ps(s + j, mask, weight);
-        sum = _mm256_add_ps(sum, weight);
+        const __m256 weight = exp_lanes(_mm256_sub_ps(rest_load(s + j, n - j), shift));
+        rest_store(s + j, weight, n - j);
+        sum = _mm256_add_ps(sum, _mm256_and_ps(weight, lanes_first(n - j)));
     }
     const float correction = maximum == before ? 1.0f : exp_one(before - subtracted);
     *l = *l * correction + lanes_sum(sum);
@@ -169,52 +183,64 @@ static float attend_softmax(float *s, uint32_t n, float *m, float *l)
     return correction;
 }
 
-/* ---- weighted sum ------------------------------------------------------------------------------ */
+/* ---- weighted sum -------------------------------------------------------------------------- */
 
-/* acc[r][i ..] over all keys, for `rows` rows and `chunks` chunks of eight columns from column i. */
-ALWAYS_INLINE void accumulate_block(int rows, int chunks, int is_masked, __m256i mask, const float *const *w,
-                                    const float *v, size_t n_keys, size_t size, float *const *acc, size_t i)
+/*
+ * acc[r][i ..] over all keys, for `rows` rows and `chunks` chunks of eight columns from column i.
+ */
+ALWAYS_INLINE void accumulate_block(int rows, int chunks, const float *const *w, const float *v,
+                                    size_t n_keys, size_t size, float *const *acc, size_t i)
 {
     __m256 sum[3][8];
-    UNROLL for (int r = 0; r < rows; r++)
-        UNROLL for (int c = 0; c < chunks; c++)
-            sum[r][c] = lanes_load(acc[r] + i + LANES * (size_t)c, is_masked, mask);
+    foreach(r, rows)
+        foreach(c, chunks)
+            sum[r][c] = _mm256_loadu_ps(acc[r] + i + LANES * c);
 
     const float *value = v + i;
     for (size_t j = 0; j < n_keys; j++, value += size) {
         __m256 weight[3];
-        UNROLL for (int r = 0; r < rows; r++)
+        foreach(r, rows)
             weight[r] = _mm256_broadcast_ss(w[r] + j);
-        UNROLL for (int c = 0; c < chunks; c++) {
-            const __m256 chunk = lanes_load(value + LANES * (size_t)c, is_masked, mask);
-            UNROLL for (int r = 0; r < rows; r++)
+        foreach(c, chunks) {
+            const __m256 chunk = _mm256_loadu_ps(value + LANES * c);
+            foreach(r, rows)
                 sum[r][c] = _mm256_fmadd_ps(weight[r], chunk, sum[r][c]);
         }
     }
-    UNROLL for (int r = 0; r < rows; r++)
-        UNROLL for (int c = 0; c < chunks; c++)
-            lanes_store(acc[r] + i + LANES * (size_t)c, sum[r][c], is_masked, mask);
+    foreach(r, rows)
+        foreach(c, chunks)
+            _mm256_storeu_ps(acc[r] + i + LANES * c, sum[r][c]);
+}
+
+/* One row's last size - i < 8 columns over all keys. */
+static void accumulate_rest(const float *w, const float *v, size_t n_keys, size_t size, float *acc,
+                            size_t i)
+{
+    __m256 sum = rest_load(acc + i, size - i);
+    for (size_t j = 0; j < n_keys; j++)
+        sum = _mm256_fmadd_ps(_mm256_broadcast_ss(w + j), rest_load(v + j * size + i, size - i),
+                              sum);
+    rest_store(acc + i, sum, size - i);
 }
 
 /* All columns for `rows` rows. */
-ALWAYS_INLINE void accumulate_rows(int rows, const float *const *w, const float *v, size_t n_keys, size_t size,
-                                   float *const *acc)
+ALWAYS_INLINE void accumulate_rows(int rows, const float *const *w, const float *v, size_t n_keys,
+                                   size_t size, float *const *acc)
 {
-    const __m256i no_mask = _mm256_setzero_si256();
     size_t i = 0;
     if (rows == 1)
         for (; i + 8 * LANES <= size; i += 8 * LANES)
-            accumulate_block(rows, 8, 0, no_mask, w, v, n_keys, size, acc, i);
+            accumulate_block(rows, 8, w, v, n_keys, size, acc, i);
     for (; i + 4 * LANES <= size; i += 4 * LANES)
-        accumulate_block(rows, 4, 0, no_mask, w, v, n_keys, size, acc, i);
+        accumulate_block(rows, 4, w, v, n_keys, size, acc, i);
     for (; i + LANES <= size; i += LANES)
-        accumulate_block(rows, 1, 0, no_mask, w, v, n_keys, size, acc, i);
-    if (i < size)
-        accumulate_block(rows, 1, 1, lanes_first(size - i), w, v, n_keys, size, acc, i);
+        accumulate_block(rows, 1, w, v, n_keys, size, acc, i);
+    for (int r = 0; i < size && r < rows; r++)
+        accumulate_rest(w[r], v, n_keys, size, acc[r], i);
 }
 
-static void attend_accumulate(const float *const *w, uint32_t n_rows, const float *v, uint32_t n_keys,
-                              uint32_t size, float *const *acc)
+static void attend_accumulate(const float *const *w, uint32_t n_rows, const float *v,
+                              uint32_t n_keys, uint32_t size, float *const *acc)
 {
     uint32_t r = 0;
     for (; r + 3 <= n_rows; r += 3)

@@ -2,11 +2,12 @@
  * cpu.c: which instruction sets this processor and operating system can run.
  *
  * Two questions have to be answered yes. The processor must have the instructions (cpuid), and the
- * operating system must save the wide registers when it switches threads (XGETBV): a kernel that does
- * not know AVX leaves cpuid as it is, and the upper halves of the registers would change under us. It is
- * done by hand because compilers' own tests differ in the names they know.
+ * operating system must save the wide registers when it switches threads (XGETBV): a kernel that
+ * does not know AVX leaves cpuid as it is, and the upper halves of the registers would change under
+ * us. It is done by hand because compilers' own tests differ in the names they know.
  *
- * On processors that are not x86 there is nothing to find yet and the answer is 0, the scalar kernels.
+ * On processors that are not x86 there is nothing to find yet and the answer is 0, the scalar
+ * kernels.
  */
 #include "kernels.h"
 
@@ -20,7 +21,10 @@
 #define LEAF7_EBX_AVX2 (1u << 5)
 #define XCR0_SSE_AND_AVX 6u /* bits 1 and 2: the lower and the upper halves are saved */
 
-/* The intrinsic would need -mxsave for this file; the instruction itself is there if OSXSAVE is set. */
+/*
+ * The intrinsic would need -mxsave for this file; the instruction itself is there if OSXSAVE is
+ * set.
+ */
 static uint32_t read_xcr0(void)
 {
     uint32_t low, high;
@@ -34,12 +38,9 @@ uint32_t cl_cpu_detect(void)
     const uint32_t needed = LEAF1_ECX_FMA | LEAF1_ECX_OSXSAVE | LEAF1_ECX_AVX | LEAF1_ECX_F16C;
     uint32_t eax, ebx, ecx, edx;
 
-    if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx) || (ecx & needed) != needed)
-        return 0;
-    if ((read_xcr0() & XCR0_SSE_AND_AVX) != XCR0_SSE_AND_AVX)
-        return 0;
-    if (!__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) || !(ebx & LEAF7_EBX_AVX2))
-        return 0;
+    if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx) || (ecx & needed) != needed) return 0;
+    if ((read_xcr0() & XCR0_SSE_AND_AVX) != XCR0_SSE_AND_AVX) return 0;
+    if (!__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) || !(ebx & LEAF7_EBX_AVX2)) return 0;
     return CL_CPU_AVX2;
 }
 

@@ -1,10 +1,10 @@
 /*
  * dispatch.c: fills the table of attention, rotation and row kernels.
  *
- * Scalar versions fill the whole table, then every instruction set that both the caller's mask and the
- * processor allow puts its own on top, in ascending order. The table belongs to the caller; there is no
- * global one, so two memories of one process may use different sets (the tests do). Cannot fail: a mask
- * that names what the processor lacks is simply lowered.
+ * Scalar versions fill the whole table, then every instruction set that both the caller's mask and
+ * the processor allow puts its own on top, in ascending order. The table belongs to the caller;
+ * there is no global one, so two memories of one process may use different sets (the tests do).
+ * Cannot fail: a mask that names what the processor lacks is simply lowered.
  */
 #include "kernels.h"
 

@@ -18,6 +18,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifdef __FAST_MATH__
+#error "the results of these kernels are promised bit for bit; -ffast-math breaks that"
+#endif
+
 /* Bits of an instruction-set mask; the same values as CELLAR_CPU_*. */
 #define CL_CPU_AVX2 1u /* AVX2 + FMA + F16C, usable under this operating system */
 
@@ -41,9 +45,12 @@ typedef struct cl_kernels {
      */
     float (*attend_softmax)(float *s, uint32_t n, float *m, float *l);
 
-    /* acc[r][i] += sum_j w[r][j] * v[j * size + i], j rising, fused multiply-add in f32. */
-    void (*attend_accumulate)(const float *const *w, uint32_t n_rows, const float *v, uint32_t n_keys,
-                              uint32_t size, float *const *acc);
+    /*
+     * acc[r][i] += sum_j w[r][j] * v[j * size + i] in f32, one product after the other, j rising;
+     * multiply and add are fused where the instruction set can (the scalar version rounds twice).
+     */
+    void (*attend_accumulate)(const float *const *w, uint32_t n_rows, const float *v,
+                              uint32_t n_keys, uint32_t size, float *const *acc);
 
     /* x[i] *= factor. */
     void (*attend_scale)(float *x, uint32_t n, float factor);
@@ -88,8 +95,9 @@ typedef struct cl_weight {
     void (*decode)(float *to, const void *row, size_t n);
 
     /*
-     * y[t * y_stride + i] = sum_j w[i][j] * x[t * x_stride + j]   for rows first <= i < last, t < n_tokens.
-     * w is the first row of the matrix, row_bytes apart; n_in a multiple of block.
+     * y[t * y_stride + i] = sum_j w[i][j] * x[t * x_stride + j]
+     * for rows first <= i < last and tokens t < n_tokens. w is row 0 of the matrix, rows are
+     * row_bytes apart; n_in is a multiple of block. Activations are not rounded.
      */
     void (*matmul)(const void *w, size_t row_bytes, uint32_t n_in, uint32_t first, uint32_t last,
                    const float *x, size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride);

@@ -1,12 +1,14 @@
 /*
  * lanes_avx2.h: eight lanes in a register; what the AVX2 kernels share. The vector side of lanes.h.
  *
- * Rows whose length is no multiple of eight end in a masked chunk: lanes behind the end are loaded as zero
- * without touching memory, so the last numbers go through the same instructions as all others and get the
- * same bits. Lanes are added in the tree of lanes.h, one vector or four at a time with equal results.
+ * Rows whose length is no multiple of eight end in a chunk of their last 1 to 7 numbers and zeros,
+ * so that the last numbers go through the same instructions as all others and get the same bits. It
+ * is put together from loads of 16, 8 and 4 bytes and not by a masked load: whether lanes that are
+ * masked out may fault at the end of a page is left open by AMD's manual, and under QEMU 7.2 they
+ * do. Lanes are added in the tree of lanes.h, one vector or four at a time with equal results.
  *
- * Blocks of accumulators are written as small arrays with constant bounds, in functions that are inlined
- * with constant arguments; UNROLL makes sure that both compilers keep them in registers.
+ * Blocks of accumulators are written as small arrays with constant bounds, in functions that are
+ * inlined with constant arguments; foreach() makes sure that both compilers keep them in registers.
  */
 #ifndef CL_LANES_AVX2_H
 #define CL_LANES_AVX2_H
@@ -19,31 +21,59 @@ enum { LANES = 8 };
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
+/*
+ * foreach (i, n): a loop over i < n for a small constant n, unrolled. clang needs "full": a plain
+ * "unroll" comes too late to keep the arrays out of memory, and one it cannot do is no error.
+ */
 #if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
+#define foreach(i, n) _Pragma("clang loop unroll(full)") for (int i = 0; i < (n); i++)
+#pragma clang diagnostic ignored "-Wpass-failed"
 #else
-#define UNROLL _Pragma("GCC unroll 16")
+#define foreach(i, n) _Pragma("GCC unroll 16") for (int i = 0; i < (n); i++)
 #endif
 
-/* The first `count` lanes on, count < 8. */
-ALWAYS_INLINE __m256i lanes_first(size_t count)
+/* A mask of the first `count` lanes, count < 8. */
+ALWAYS_INLINE __m256 lanes_first(size_t count)
 {
     static const int32_t edge[16] = {-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0};
-    return _mm256_loadu_si256((const __m256i *)(const void *)(edge + 8 - count));
+    return _mm256_castsi256_ps(
+        _mm256_loadu_si256((const __m256i *)(const void *)(edge + 8 - count)));
 }
 
-/* Eight numbers, or those of the mask and zeros. is_masked is a constant where this is inlined. */
-ALWAYS_INLINE __m256 lanes_load(const float *from, int is_masked, __m256i mask)
+/* count < 4 numbers, then zeros. */
+ALWAYS_INLINE __m128 few_load(const float *from, size_t count)
 {
-    return is_masked ? _mm256_maskload_ps(from, mask) : _mm256_loadu_ps(from);
+    if (count == 0) return _mm_setzero_ps();
+    if (count == 1) return _mm_load_ss(from);
+    const __m128 two = _mm_castsi128_ps(_mm_loadl_epi64((const __m128i *)(const void *)from));
+    return count == 2 ? two
+                      : _mm_insert_ps(two, _mm_load_ss(from + 2), 0x20); /* lane 0 to lane 2 */
 }
 
-ALWAYS_INLINE void lanes_store(float *to, __m256 value, int is_masked, __m256i mask)
+ALWAYS_INLINE void few_store(float *to, __m128 value, size_t count)
 {
-    if (is_masked)
-        _mm256_maskstore_ps(to, mask, value);
-    else
-        _mm256_storeu_ps(to, value);
+    if (count >= 2) _mm_storel_epi64((__m128i *)(void *)to, _mm_castps_si128(value));
+    if (count == 3) _mm_store_ss(to + 2, _mm_movehl_ps(value, value));
+    if (count == 1) _mm_store_ss(to, value);
+}
+
+/* count < 8 numbers, then zeros. */
+ALWAYS_INLINE __m256 rest_load(const float *from, size_t count)
+{
+    if (count < 4) return _mm256_insertf128_ps(_mm256_setzero_ps(), few_load(from, count), 0);
+    const __m128 low = _mm_loadu_ps(from), high = few_load(from + 4, count - 4);
+    return _mm256_insertf128_ps(_mm256_castps128_ps256(low), high, 1);
+}
+
+ALWAYS_INLINE void rest_store(float *to, __m256 value, size_t count)
+{
+    const __m128 low = _mm256_castps256_ps128(value);
+    if (count < 4) {
+        few_store(to, low, count);
+    } else {
+        _mm_storeu_ps(to, low);
+        few_store(to + 4, _mm256_extractf128_ps(value, 1), count - 4);
+    }
 }
 
 /* ((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7)) of four vectors at once. */

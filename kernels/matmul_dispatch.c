@@ -1,8 +1,8 @@
 /*
  * matmul_dispatch.c: fills the table of weight products; the twin of dispatch.c for the program.
  *
- * It is a file of its own because libcellar holds no weights: only the program links it. Types that no
- * version knows keep block = 0. Cannot fail.
+ * It is a file of its own because libcellar holds no weights: only the program links it. Types that
+ * no version knows keep block = 0. Cannot fail.
  */
 #include "kernels.h"
 
@@ -15,8 +15,7 @@ void cl_matmul_fill(cl_matmul_table *table, uint32_t mask)
 
     const uint32_t usable = mask & cl_cpu_detect();
 #if defined(__x86_64__)
-    if (usable & CL_CPU_AVX2)
-        cl_matmul_fill_avx2(table);
+    if (usable & CL_CPU_AVX2) cl_matmul_fill_avx2(table);
 #else
     (void)usable;
 #endif

@@ -1,11 +1,11 @@
 /*
  * matmul_scalar.c: products of weight rows with activations, written to be read.
  *
- * One idea: a weight type is only a way to decode numbers. A row is decoded a tile at a time into a small
- * buffer, and the tile is used for several tokens before the next one is decoded. Each (row, token) pair
- * has eight partial sums of its own (lanes.h) that live through all tiles, so its value depends neither on
- * the size of the tile nor on the other rows and tokens of the call; and a matrix of any type gives exactly
- * what the F32 matrix of its decoded numbers would give.
+ * One idea: a weight type is only a way to decode numbers. A row is decoded a tile at a time into a
+ * small buffer, and the tile is used for several tokens before the next one is decoded. Each (row,
+ * token) pair has eight partial sums of its own (lanes.h) that live through all tiles, so its value
+ * depends neither on the size of the tile nor on the other rows and tokens of the call; and a
+ * matrix of any type gives exactly what the F32 matrix of its decoded numbers would give.
  *
  * Nothing here fails. The caller has checked types and sizes.
  */
@@ -83,26 +83,26 @@ static void multiply_row(const codec *type, const unsigned char *row, size_t n_i
         y[t * y_stride] = lanes_sum(lane[t]);
 }
 
-static void multiply(const codec *type, const void *w, size_t row_bytes, uint32_t n_in, uint32_t first,
-                     uint32_t last, const float *x, size_t x_stride, uint32_t n_tokens, float *y,
-                     size_t y_stride)
+static void multiply(const codec *type, const void *w, size_t row_bytes, uint32_t n_in,
+                     uint32_t first, uint32_t last, const float *x, size_t x_stride,
+                     uint32_t n_tokens, float *y, size_t y_stride)
 {
     for (uint32_t t = 0; t < n_tokens; t += TOKENS_AT_ONCE) {
         const uint32_t n = n_tokens - t < TOKENS_AT_ONCE ? n_tokens - t : TOKENS_AT_ONCE;
         for (size_t i = first; i < last; i++)
-            multiply_row(type, (const unsigned char *)w + i * row_bytes, n_in, x + t * x_stride, x_stride, n,
-                         y + t * y_stride + i, y_stride);
+            multiply_row(type, (const unsigned char *)w + i * row_bytes, n_in, x + t * x_stride,
+                         x_stride, n, y + t * y_stride + i, y_stride);
     }
 }
 
 /* The table's functions have no argument for the type, so each type gets one of its own. */
-#define DEFINE_TYPE(name, block, block_bytes)                                                                \
-    static const codec name = {block, block_bytes, decode_##name};                                           \
-    static void matmul_##name(const void *w, size_t row_bytes, uint32_t n_in, uint32_t first, uint32_t last, \
-                              const float *x, size_t x_stride, uint32_t n_tokens, float *y,                  \
-                              size_t y_stride)                                                               \
-    {                                                                                                        \
-        multiply(&name, w, row_bytes, n_in, first, last, x, x_stride, n_tokens, y, y_stride);                \
+#define DEFINE_TYPE(name, block, block_bytes)                                                      \
+    static const codec name = {block, block_bytes, decode_##name};                                 \
+    static void matmul_##name(const void *w, size_t row_bytes, uint32_t n_in, uint32_t first,      \
+                              uint32_t last, const float *x, size_t x_stride, uint32_t n_tokens,   \
+                              float *y, size_t y_stride)                                           \
+    {                                                                                              \
+        multiply(&name, w, row_bytes, n_in, first, last, x, x_stride, n_tokens, y, y_stride);      \
     }
 
 DEFINE_TYPE(f32, 1, 4)

@@ -1,9 +1,9 @@
 /*
  * rope_avx2.c: rotation of pairs with AVX2 and FMA.
  *
- * Both layouts compute a' = fma(a, c, -(b s)) and b' = fma(b, c, a s) with the inner product rounded, in the
- * body and in the masked rest alike, so a pair's result depends neither on its place in the row nor on the
- * layout. Nothing here fails.
+ * Both layouts compute a' = fma(a, c, -(b s)) and b' = fma(b, c, a s) with the inner product
+ * rounded, in the body and in the rest alike, so a pair's result depends neither on its place in
+ * the row nor on the layout. Nothing here fails.
  */
 #include "kernels.h"
 
@@ -28,36 +28,44 @@ static void rope_normal(float *x, uint32_t n_pairs, const float *c, const float 
     size_t i = 0;
     for (; i + 4 <= n_pairs; i += 4) {
         const __m256 pairs = _mm256_loadu_ps(x + 2 * i);
-        _mm256_storeu_ps(x + 2 * i, rotated_beside(pairs, _mm_loadu_ps(c + i), _mm_loadu_ps(s + i)));
+        _mm256_storeu_ps(x + 2 * i,
+                         rotated_beside(pairs, _mm_loadu_ps(c + i), _mm_loadu_ps(s + i)));
     }
     if (i < n_pairs) {
-        const __m256i mask = lanes_first(2 * (n_pairs - i));
-        const __m128i pair_mask = _mm256_castsi256_si128(lanes_first(n_pairs - i));
-        const __m256 pairs = _mm256_maskload_ps(x + 2 * i, mask);
-        const __m256 turned = rotated_beside(pairs, _mm_maskload_ps(c + i, pair_mask),
-                                             _mm_maskload_ps(s + i, pair_mask));
-        _mm256_maskstore_ps(x + 2 * i, mask, turned);
+        const size_t rest = n_pairs - i; /* 1 to 3 pairs */
+        const __m256 pairs = rest_load(x + 2 * i, 2 * rest);
+        rest_store(x + 2 * i, rotated_beside(pairs, few_load(c + i, rest), few_load(s + i, rest)),
+                   2 * rest);
     }
 }
 
-ALWAYS_INLINE void rotate_apart(float *a, float *b, const float *c, const float *s, int is_masked,
-                                __m256i mask)
+ALWAYS_INLINE __m256 turned_first(__m256 a, __m256 b, __m256 c, __m256 s)
 {
-    const __m256 first = lanes_load(a, is_masked, mask), second = lanes_load(b, is_masked, mask);
-    const __m256 cosine = lanes_load(c, is_masked, mask), sine = lanes_load(s, is_masked, mask);
-    const __m256 turned_first = _mm256_fmsub_ps(first, cosine, _mm256_mul_ps(second, sine));
-    const __m256 turned_second = _mm256_fmadd_ps(second, cosine, _mm256_mul_ps(first, sine));
-    lanes_store(a, turned_first, is_masked, mask);
-    lanes_store(b, turned_second, is_masked, mask);
+    return _mm256_fmsub_ps(a, c, _mm256_mul_ps(b, s));
+}
+
+ALWAYS_INLINE __m256 turned_second(__m256 a, __m256 b, __m256 c, __m256 s)
+{
+    return _mm256_fmadd_ps(b, c, _mm256_mul_ps(a, s));
 }
 
 static void rope_neox(float *x, uint32_t n_pairs, const float *c, const float *s)
 {
+    float *const y = x + n_pairs; /* the second halves */
     size_t i = 0;
-    for (; i + LANES <= n_pairs; i += LANES)
-        rotate_apart(x + i, x + n_pairs + i, c + i, s + i, 0, _mm256_setzero_si256());
-    if (i < n_pairs)
-        rotate_apart(x + i, x + n_pairs + i, c + i, s + i, 1, lanes_first(n_pairs - i));
+    for (; i + LANES <= n_pairs; i += LANES) {
+        const __m256 a = _mm256_loadu_ps(x + i), b = _mm256_loadu_ps(y + i);
+        const __m256 cosine = _mm256_loadu_ps(c + i), sine = _mm256_loadu_ps(s + i);
+        _mm256_storeu_ps(x + i, turned_first(a, b, cosine, sine));
+        _mm256_storeu_ps(y + i, turned_second(a, b, cosine, sine));
+    }
+    if (i < n_pairs) {
+        const size_t rest = n_pairs - i;
+        const __m256 a = rest_load(x + i, rest), b = rest_load(y + i, rest);
+        const __m256 cosine = rest_load(c + i, rest), sine = rest_load(s + i, rest);
+        rest_store(x + i, turned_first(a, b, cosine, sine), rest);
+        rest_store(y + i, turned_second(a, b, cosine, sine), rest);
+    }
 }
 
 void cl_rope_fill_avx2(cl_kernels *table)

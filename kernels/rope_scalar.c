@@ -1,9 +1,9 @@
 /*
  * rope_scalar.c: rotation of pairs, written to be read.
  *
- * A pair (a, b) turned by an angle becomes (a cos - b sin, a sin + b cos). The two kernels differ only in
- * where a pair's second number lies: beside the first, or half a row behind it. A magnitude (YaRN) is in
- * the cosines and sines already where it applies. Nothing here fails.
+ * A pair (a, b) turned by an angle becomes (a cos - b sin, a sin + b cos). The two kernels differ
+ * only in where a pair's second number lies: beside the first, or half a row behind it. A magnitude
+ * (YaRN) is in the cosines and sines already where it applies. Nothing here fails.
  */
 #include "kernels.h"
 

@@ -1,8 +1,8 @@
 /*
  * rows_scalar.c: rows from one number format to another, one number at a time.
  *
- * The bit patterns are those of half.h, exactly those of the F16C instructions; every other version has to
- * agree with this one in every bit. Nothing here fails.
+ * The bit patterns are those of half.h, exactly those of the F16C instructions; every other version
+ * has to agree with this one in every bit. Nothing here fails.
  */
 #include "kernels.h"
 

@@ -1,17 +1,18 @@
 /*
  * kernel_check.c: holds every kernel of every instruction set to its contract (docs/kernels.md).
  *
- * For each instruction set upward the tables are filled, and each test runs whose function pointer differs
- * from the level below: scalar versions first, then what AVX2 replaces, and so on. Conversions have one right
- * answer and are compared bit for bit; sums are compared with a double reference within a bound derived from
- * their roundings. Memory ends at forbidden pages, margins are compared, a signal becomes a failed test with
- * a name. A self-test puts deliberately wrong kernels into the tables and must see each of them found.
+ * For each instruction set upward the tables are filled, and each test runs whose function pointer
+ * differs from the level below: scalar versions first, then what AVX2 replaces, and so on.
+ * Conversions have one right answer and are compared bit for bit; sums are compared with a double
+ * reference within a bound derived from their roundings. Memory ends at forbidden pages, margins
+ * are compared, a signal becomes a failed test with a name. A self-test puts deliberately wrong
+ * kernels into the tables and must see each of them found.
  *
  * usage: kernel_check [--quick | --exhaustive] [--seed N] [--repeat N] [--only TEXT] [--isa NAME]
  *                     [--bench] [--json] [--no-self-test]
  *
- * Every test starts from the seed and its own name, so a failure repeats with --seed and --only alone.
- * --json prints one object a line. Exit status: 0 all passed, 1 a failure, 2 usage.
+ * Every test starts from the seed and its own name, so a failure repeats with --seed and --only
+ * alone. --json prints one object a line. Exit status: 0 all passed, 1 a failure, 2 usage.
  */
 #define _POSIX_C_SOURCE 200809L
 #include "kernel_check.h"
@@ -39,7 +40,7 @@ enum { N_LEVELS = sizeof levels / sizeof *levels };
 static options chosen = {.repeat = 1, .only = "", .isa = ""};
 static unsigned long n_passed, n_failed, n_skipped;
 
-/* ---- running one test -------------------------------------------------------------------------- */
+/* ---- running one test ---------------------------------------------------------------------- */
 
 static check *running; /* for the signal handler */
 
@@ -80,14 +81,15 @@ static uint64_t number_of_name(const char *name)
     return sum;
 }
 
-/* ---- reporting --------------------------------------------------------------------------------- */
+/* ---- reporting ----------------------------------------------------------------------------- */
 
 static void report(const char *isa, const char *kernel, const char *aspect, const char *result,
                    const char *message)
 {
     if (chosen.is_json)
         printf("{\"isa\": \"%s\", \"kernel\": \"%s\", \"aspect\": \"%s\", \"result\": \"%s\", "
-               "\"message\": \"%s\"}\n", isa, kernel, aspect, result, message);
+               "\"message\": \"%s\"}\n",
+               isa, kernel, aspect, result, message);
     else if (strcmp(result, "ok") != 0)
         printf("%-4s %s %s: %s%s%s\n", result, isa, kernel, aspect, *message ? ": " : "", message);
 }
@@ -103,7 +105,7 @@ static void report_self_test(const char *name, const char *failure)
     }
 }
 
-/* ---- levels ------------------------------------------------------------------------------------ */
+/* ---- levels -------------------------------------------------------------------------------- */
 
 static void fill(check *c, uint32_t mask)
 {
@@ -124,11 +126,11 @@ static int is_changed(const check *c, const check *below, const test *t)
     return memcmp(here + t->offset, there + t->offset, sizeof(any_function *)) != 0;
 }
 
-static void run_tests(check *c, const check *below, const char *isa, const test *tests, size_t n_tests)
+static void run_tests(check *c, const check *below, const char *isa, const test *tests,
+                      size_t n_tests)
 {
     for (const test *t = tests; t < tests + n_tests; t++) {
-        if (!is_changed(c, below, t) || !strstr(t->kernel, chosen.only))
-            continue;
+        if (!is_changed(c, below, t) || !strstr(t->kernel, chosen.only)) continue;
         int has_failed = 0;
         for (unsigned long i = 0; i < chosen.repeat && !has_failed; i++) {
             c->random = (chosen.seed + i) ^ number_of_name(t->kernel) ^ number_of_name(t->aspect);
@@ -179,28 +181,28 @@ static void bench_levels(void)
     for (const level *l = levels; l < levels + N_LEVELS; l++) {
         static cl_kernels kernels;
         static cl_matmul_table weights;
-        if ((l->mask & cl_cpu_detect()) != l->mask || !strstr(l->isa, chosen.isa))
-            continue;
+        if ((l->mask & cl_cpu_detect()) != l->mask || !strstr(l->isa, chosen.isa)) continue;
         cl_kernels_fill(&kernels, l->mask);
         cl_matmul_fill(&weights, l->mask);
         run_bench(l->isa, &kernels, &weights, chosen.only, chosen.is_json);
     }
 }
 
-/* ---- command line ------------------------------------------------------------------------------ */
+/* ---- command line -------------------------------------------------------------------------- */
 
 static void usage(void)
 {
-    fputs("usage: kernel_check [--quick | --exhaustive] [--seed N] [--repeat N] [--only TEXT] [--isa NAME]\n"
-          "                    [--bench] [--json] [--no-self-test]\n", stderr);
+    fputs("usage: kernel_check [--quick | --exhaustive] [--seed N] [--repeat N] [--only TEXT] "
+          "[--isa NAME]\n"
+          "                    [--bench] [--json] [--no-self-test]\n",
+          stderr);
     exit(2);
 }
 
 static const char *value_of(char ***argument)
 {
     ++*argument;
-    if (!**argument)
-        usage();
+    if (!**argument) usage();
     return **argument;
 }
 
@@ -209,8 +211,7 @@ static uint64_t number_of(char ***argument)
     const char *text = value_of(argument);
     char *end;
     const uint64_t number = strtoull(text, &end, 0);
-    if (!*text || *end)
-        usage();
+    if (!*text || *end) usage();
     return number;
 }
 
@@ -253,7 +254,8 @@ static void print_start(void)
 static void print_end(void)
 {
     if (chosen.is_json)
-        printf("{\"passed\": %lu, \"failed\": %lu, \"skipped\": %lu}\n", n_passed, n_failed, n_skipped);
+        printf("{\"passed\": %lu, \"failed\": %lu, \"skipped\": %lu}\n", n_passed, n_failed,
+               n_skipped);
     else
         printf("%lu passed, %lu failed, %lu skipped\n", n_passed, n_failed, n_skipped);
 }
@@ -275,8 +277,7 @@ int main(int argc, char **argv)
         run_level(&c, &below, &levels[i]);
     if (!chosen.skips_self_test && !*chosen.only && !*chosen.isa)
         run_self_test(&c, report_self_test);
-    if (chosen.is_bench && n_failed == 0)
-        bench_levels();
+    if (chosen.is_bench && n_failed == 0) bench_levels();
     print_end();
     return n_failed != 0;
 }

@@ -1,15 +1,15 @@
 /*
  * kernel_check.h: what the files of kernel_check share.
  *
- * A test is a function that is given a `check`: the tables under test, a source of random numbers, and
- * guarded memory. It returns if all was right and calls check_fail() otherwise, which does not return. Tests
- * are tied to the function pointer they exercise, so that an instruction set is only tested where it brings
- * something of its own.
+ * A test is a function that is given a `check`: the tables under test, a source of random numbers,
+ * and guarded memory. It returns if all was right and calls check_fail() otherwise, which does not
+ * return. Tests are tied to the function pointer they exercise, so that an instruction set is only
+ * tested where it brings something of its own.
  *
- * Memory from take_*() lies between pages that cannot be touched, most often with its last byte before
- * such a page; the room beside it is filled with a pattern (a NaN, read as floats). seal() before a
- * kernel is called remembers the inputs; verify() after it compares inputs and margins. begin() gives all
- * memory back.
+ * Memory from take_*() lies between pages that cannot be touched, most often with its last byte
+ * before such a page; the room beside it is filled with a pattern (a NaN, read as floats). seal()
+ * before a kernel is called remembers the inputs; verify() after it compares inputs and margins.
+ * begin() gives all memory back.
  */
 #ifndef KERNEL_CHECK_H
 #define KERNEL_CHECK_H
@@ -61,13 +61,16 @@ extern const size_t n_attend_tests, n_rows_tests, n_matmul_tests;
 
 _Noreturn void check_fail(check *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* ---- random shapes and values ------------------------------------------------------------------ */
+/* ---- random shapes and values -------------------------------------------------------------- */
 
 uint64_t random_bits(check *c);
 size_t random_below(check *c, size_t limit); /* limit > 0 */
 double random_unit(check *c);                /* [0, 1) */
 
-/* 1 to 70 in order, then random sizes up to 4,096 (512 in a quick run). Returns 0 when it is enough. */
+/*
+ * 1 to 70 in order, then random sizes up to 4,096 (512 in a quick run). Returns 0 when it is
+ * enough.
+ */
 size_t size_of_trial(check *c, size_t trial);
 
 enum {
@@ -83,7 +86,7 @@ enum {
 void fill_floats(check *c, int pattern, float *to, size_t n);
 int random_pattern(check *c); /* NORMAL half of the time */
 
-/* ---- guarded memory ---------------------------------------------------------------------------- */
+/* ---- guarded memory ------------------------------------------------------------------------ */
 
 enum { OUTPUT = 0, INPUT = 1 };
 void begin(check *c);
@@ -92,11 +95,12 @@ float *take_floats(check *c, size_t n, int is_input);
 void seal(check *c);
 void verify(check *c);
 
-/* ---- comparing --------------------------------------------------------------------------------- */
+/* ---- comparing ----------------------------------------------------------------------------- */
 
 int is_same_float(float a, float b); /* equal bits, or both NaN */
 void expect_same(check *c, float got, float expected, const char *what, size_t i, size_t j);
-void expect_near(check *c, float got, double expected, double bound, const char *what, size_t i, size_t j);
+void expect_near(check *c, float got, double expected, double bound, const char *what, size_t i,
+                 size_t j);
 void expect_untouched(check *c, const float *from, size_t n, const char *what); /* still 0xff */
 
 /* k u / (1 - k u), u = 2^-24: what k roundings in a row can do to a number, relatively. */
@@ -104,13 +108,13 @@ double gamma_of(double k);
 /* A rounding near zero is off by at most this, whatever the relative bound says. */
 #define SMALLEST_STEP 0x1p-149
 
-/* ---- the other parts --------------------------------------------------------------------------- */
+/* ---- the other parts ----------------------------------------------------------------------- */
 
 /* Runs a test; returns 0 if it passed, else c->message says why it did not. */
 int run_test(check *c, const test *t);
 /* Wrong kernels must be found; returns how many were not. `report` is called for each. */
 void run_self_test(check *c, void (*report)(const char *name, const char *failure));
-void run_bench(const char *isa, const cl_kernels *kernels, const cl_matmul_table *weights, const char *only,
-               int is_json);
+void run_bench(const char *isa, const cl_kernels *kernels, const cl_matmul_table *weights,
+               const char *only, int is_json);
 
 #endif /* KERNEL_CHECK_H */

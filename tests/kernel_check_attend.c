@@ -1,10 +1,10 @@
 /*
  * kernel_check_attend.c: tests of the attention kernels.
  *
- * Sums are compared with a double reference within a bound that follows from the number of roundings: a
- * sum of n products in eight lanes goes through at most ceil(n / 8) additions, one rounding of the product
- * where it is not fused, and three additions of the tree. Whatever has to repeat exactly (a pair alone or
- * in company, keys in one call or in many) is compared bit for bit.
+ * Sums are compared with a double reference within a bound that follows from the number of
+ * roundings: a sum of n products in eight lanes goes through at most ceil(n / 8) additions, one
+ * rounding of the product where it is not fused, and three additions of the tree. Whatever has to
+ * repeat exactly (a pair alone or in company, keys in one call or in many) is compared bit for bit.
  */
 #define _POSIX_C_SOURCE 200809L
 #include "kernel_check.h"
@@ -27,8 +27,7 @@ static rows take_rows(check *c, size_t n, size_t size, int pattern, int is_input
     float *all = take_floats(c, (n - 1) * stride + size, is_input);
     for (size_t r = 0; r < n; r++) {
         result.at[r] = all + r * stride;
-        if (pattern >= 0)
-            fill_floats(c, pattern, result.at[r], size);
+        if (pattern >= 0) fill_floats(c, pattern, result.at[r], size);
     }
     return result;
 }
@@ -56,7 +55,7 @@ static size_t random_rows(check *c, size_t size)
     return 1 + random_below(c, size < 200 && random_below(c, 8) == 0 ? MAX_ROWS : 7);
 }
 
-/* ---- attend_scores ----------------------------------------------------------------------------- */
+/* ---- attend_scores ------------------------------------------------------------------------- */
 
 static void scores_are_near(check *c)
 {
@@ -68,8 +67,8 @@ static void scores_are_near(check *c)
         const rows s = take_rows(c, n_rows, n_keys, -1, OUTPUT);
         const float scale = (float)(random_unit(c) * 2);
         seal(c);
-        c->kernels.attend_scores(readable(&q), (uint32_t)n_rows, k, (uint32_t)n_keys, (uint32_t)size, scale,
-                                 s.at);
+        c->kernels.attend_scores(readable(&q), (uint32_t)n_rows, k, (uint32_t)n_keys,
+                                 (uint32_t)size, scale, s.at);
         verify(c);
         expect_gaps_untouched(c, &s, "scores");
 
@@ -83,7 +82,8 @@ static void scores_are_near(check *c)
                     magnitude += fabs(product);
                 }
                 const double bound = (double)scale * (gamma_of(roundings) * magnitude +
-                                                      2 * (double)(size + 8) * SMALLEST_STEP) + SMALLEST_STEP;
+                                                      2 * (double)(size + 8) * SMALLEST_STEP) +
+                                     SMALLEST_STEP;
                 expect_near(c, s.at[r][j], scale * sum, bound, "score", r, j);
             }
         }
@@ -98,13 +98,14 @@ static void scores_do_not_depend_on_company(check *c)
         const rows q = take_rows(c, n_rows, size, random_pattern(c), INPUT);
         const float *k = take_matrix(c, n_keys, size, random_pattern(c));
         const rows s = take_rows(c, n_rows, n_keys, -1, OUTPUT);
-        c->kernels.attend_scores(readable(&q), (uint32_t)n_rows, k, (uint32_t)n_keys, (uint32_t)size, 0.3f,
-                                 s.at);
+        c->kernels.attend_scores(readable(&q), (uint32_t)n_rows, k, (uint32_t)n_keys,
+                                 (uint32_t)size, 0.3f, s.at);
         for (size_t r = 0; r < n_rows; r++) {
             for (size_t j = 0; j < n_keys; j++) {
                 float alone;
                 float *const to[1] = {&alone};
-                c->kernels.attend_scores(readable(&q) + r, 1, k + j * size, 1, (uint32_t)size, 0.3f, to);
+                c->kernels.attend_scores(readable(&q) + r, 1, k + j * size, 1, (uint32_t)size, 0.3f,
+                                         to);
                 expect_same(c, s.at[r][j], alone, "score in company", r, j);
             }
         }
@@ -121,11 +122,13 @@ static void scores_keep_nan_apart(check *c)
         float *k = take_matrix(c, n_keys, size, NORMAL);
         const rows clean = take_rows(c, n_rows, n_keys, -1, OUTPUT);
         const rows s = take_rows(c, n_rows, n_keys, -1, OUTPUT);
-        c->kernels.attend_scores(readable(&q), (uint32_t)n_rows, k, (uint32_t)n_keys, (uint32_t)size, 1, clean.at);
+        c->kernels.attend_scores(readable(&q), (uint32_t)n_rows, k, (uint32_t)n_keys,
+                                 (uint32_t)size, 1, clean.at);
         const size_t bad_row = random_below(c, n_rows), bad_key = random_below(c, n_keys);
         q.at[bad_row][random_below(c, size)] = NAN;
         k[bad_key * size + random_below(c, size)] = NAN;
-        c->kernels.attend_scores(readable(&q), (uint32_t)n_rows, k, (uint32_t)n_keys, (uint32_t)size, 1, s.at);
+        c->kernels.attend_scores(readable(&q), (uint32_t)n_rows, k, (uint32_t)n_keys,
+                                 (uint32_t)size, 1, s.at);
         for (size_t r = 0; r < n_rows; r++)
             for (size_t j = 0; j < n_keys; j++)
                 expect_same(c, s.at[r][j], r == bad_row || j == bad_key ? NAN : clean.at[r][j],
@@ -133,7 +136,7 @@ static void scores_keep_nan_apart(check *c)
     }
 }
 
-/* ---- attend_softmax ---------------------------------------------------------------------------- */
+/* ---- attend_softmax ------------------------------------------------------------------------ */
 
 static double ulps_apart(float got, double expected)
 {
@@ -172,7 +175,8 @@ static double bound_of_weight(double x, double weight)
     return weight * gamma_of(fabs(x) + 5) + 0x1p-126;
 }
 
-static void check_softmax_step(check *c, const float *before, float *s, size_t n, float *m, float *l)
+static void check_softmax_step(check *c, const float *before, float *s, size_t n, float *m,
+                               float *l)
 {
     const double m_before = *m, l_before = *l;
     double maximum = m_before;
@@ -182,8 +186,9 @@ static void check_softmax_step(check *c, const float *before, float *s, size_t n
 
     expect_same(c, *m, (float)maximum, "maximum", n, 0);
     const double correction = exp(m_before - maximum); /* 0 at the start, where m is -infinity */
-    expect_near(c, factor, correction, bound_of_weight(correction > 0 ? m_before - maximum : 0, correction),
-                "factor", n, 0);
+    expect_near(c, factor, correction,
+                bound_of_weight(correction > 0 ? m_before - maximum : 0, correction), "factor", n,
+                0);
     double sum = 0, bound = 0;
     for (size_t j = 0; j < n; j++) {
         const double x = before[j] - maximum, weight = exp(x);
@@ -270,7 +275,7 @@ static void softmax_of_special_values(check *c)
     }
 }
 
-/* ---- attend_accumulate ------------------------------------------------------------------------- */
+/* ---- attend_accumulate --------------------------------------------------------------------- */
 
 static void accumulated_sums_are_near(check *c)
 {
@@ -284,8 +289,8 @@ static void accumulated_sums_are_near(check *c)
         for (size_t r = 0; r < n_rows; r++)
             memcpy(before.at[r], acc.at[r], size * sizeof(float));
         seal(c);
-        c->kernels.attend_accumulate(readable(&w), (uint32_t)n_rows, v, (uint32_t)n_keys, (uint32_t)size,
-                                     acc.at);
+        c->kernels.attend_accumulate(readable(&w), (uint32_t)n_rows, v, (uint32_t)n_keys,
+                                     (uint32_t)size, acc.at);
         verify(c);
         expect_gaps_untouched(c, &acc, "accumulators");
         for (size_t r = 0; r < n_rows; r++) {
@@ -316,8 +321,8 @@ static void keys_are_added_in_their_order(check *c)
         const rows apart = take_rows(c, n_rows, size, -1, OUTPUT);
         for (size_t r = 0; r < n_rows; r++)
             memcpy(apart.at[r], together.at[r], size * sizeof(float));
-        c->kernels.attend_accumulate(readable(&w), (uint32_t)n_rows, v, (uint32_t)n_keys, (uint32_t)size,
-                                     together.at);
+        c->kernels.attend_accumulate(readable(&w), (uint32_t)n_rows, v, (uint32_t)n_keys,
+                                     (uint32_t)size, together.at);
         for (size_t r = 0; r < n_rows; r++) {
             for (size_t j = 0; j < n_keys; j++) {
                 const float *const one[1] = {w.at[r] + j};
@@ -338,13 +343,13 @@ static void accumulators_keep_nan_apart(check *c)
         float *v = take_matrix(c, n_keys, size, NORMAL);
         const rows clean = take_rows(c, n_rows, size, ZEROS, OUTPUT);
         const rows acc = take_rows(c, n_rows, size, ZEROS, OUTPUT);
-        c->kernels.attend_accumulate(readable(&w), (uint32_t)n_rows, v, (uint32_t)n_keys, (uint32_t)size,
-                                     clean.at);
+        c->kernels.attend_accumulate(readable(&w), (uint32_t)n_rows, v, (uint32_t)n_keys,
+                                     (uint32_t)size, clean.at);
         const size_t bad_row = random_below(c, n_rows), bad_column = random_below(c, size);
         w.at[bad_row][random_below(c, n_keys)] = NAN;
         v[random_below(c, n_keys) * size + bad_column] = NAN;
-        c->kernels.attend_accumulate(readable(&w), (uint32_t)n_rows, v, (uint32_t)n_keys, (uint32_t)size,
-                                     acc.at);
+        c->kernels.attend_accumulate(readable(&w), (uint32_t)n_rows, v, (uint32_t)n_keys,
+                                     (uint32_t)size, acc.at);
         for (size_t r = 0; r < n_rows; r++)
             for (size_t i = 0; i < size; i++)
                 expect_same(c, acc.at[r][i], r == bad_row || i == bad_column ? NAN : clean.at[r][i],
@@ -352,7 +357,7 @@ static void accumulators_keep_nan_apart(check *c)
     }
 }
 
-/* ---- attend_scale ------------------------------------------------------------------------------ */
+/* ---- attend_scale -------------------------------------------------------------------------- */
 
 static void scaling_is_one_product_each(check *c)
 {
@@ -377,15 +382,19 @@ static void scaling_is_one_product_each(check *c)
 
 const test attend_tests[] = {
     {MEMBER(attend_scores), .aspect = "are near the exact sums", .run = scores_are_near},
-    {MEMBER(attend_scores), .aspect = "do not depend on company", .run = scores_do_not_depend_on_company},
+    {MEMBER(attend_scores), .aspect = "do not depend on company",
+     .run = scores_do_not_depend_on_company},
     {MEMBER(attend_scores), .aspect = "keep NaN apart", .run = scores_keep_nan_apart},
-    {MEMBER(attend_softmax), .aspect = "exponential is within two ulp", .run = exponential_is_within_two_ulp},
+    {MEMBER(attend_softmax), .aspect = "exponential is within two ulp",
+     .run = exponential_is_within_two_ulp},
     {MEMBER(attend_softmax), .aspect = "is near the exact weights", .run = softmax_is_near},
     {MEMBER(attend_softmax), .aspect = "weights do not depend on company",
      .run = weights_do_not_depend_on_company},
     {MEMBER(attend_softmax), .aspect = "special values", .run = softmax_of_special_values},
-    {MEMBER(attend_accumulate), .aspect = "is near the exact sums", .run = accumulated_sums_are_near},
-    {MEMBER(attend_accumulate), .aspect = "adds keys in their order", .run = keys_are_added_in_their_order},
+    {MEMBER(attend_accumulate), .aspect = "is near the exact sums",
+     .run = accumulated_sums_are_near},
+    {MEMBER(attend_accumulate), .aspect = "adds keys in their order",
+     .run = keys_are_added_in_their_order},
     {MEMBER(attend_accumulate), .aspect = "keeps NaN apart", .run = accumulators_keep_nan_apart},
     {MEMBER(attend_scale), .aspect = "is one product each", .run = scaling_is_one_product_each},
 };

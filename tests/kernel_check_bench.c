@@ -1,9 +1,10 @@
 /*
  * kernel_check_bench.c: how fast the kernels are, once they are known to be right.
  *
- * Each case repeats one call long enough to be timed, several times over, and prints the median and the
- * spread (best and worst) of the processor time; other work on the machine disturbs caches and memory only. A multiply-add counts as two operations. Products with one token are bounded by
- * the memory that holds the weights, so their matrix is larger than most caches and bytes a second are
+ * Each case repeats one call long enough to be timed, several times over, and prints the median and
+ * the spread (best and worst) of the processor time; other work on the machine disturbs caches and
+ * memory only. A multiply-add counts as two operations. Products with one token are bounded by the
+ * memory that holds the weights, so their matrix is larger than most caches and bytes a second are
  * printed as well.
  */
 #define _POSIX_C_SOURCE 200809L
@@ -61,12 +62,14 @@ static void print_case(const char *isa, const bench_case *b, const double *sorte
     const double median = sorted[N_SAMPLES / 2];
     const double giga = b->operations / median / 1e9, bytes = b->bytes / median / 1e9;
     if (is_json)
-        printf("{\"bench\": \"%s\", \"isa\": \"%s\", \"shape\": \"%s\", \"microseconds\": %.4f, \"best\": %.4f, "
-               "\"worst\": %.4f, \"gflops\": %.2f, \"gbytes\": %.2f}\n", b->kernel, isa, b->shape, median * 1e6,
-               sorted[0] * 1e6, sorted[N_SAMPLES - 1] * 1e6, giga, bytes);
+        printf("{\"bench\": \"%s\", \"isa\": \"%s\", \"shape\": \"%s\", \"microseconds\": %.4f, "
+               "\"best\": %.4f, "
+               "\"worst\": %.4f, \"gflops\": %.2f, \"gbytes\": %.2f}\n",
+               b->kernel, isa, b->shape, median * 1e6, sorted[0] * 1e6, sorted[N_SAMPLES - 1] * 1e6,
+               giga, bytes);
     else
-        printf("%-18s %-7s %-24s %9.2f us (%.2f - %.2f) %8.2f GFLOP/s %7.2f GB/s\n", b->kernel, isa, b->shape,
-               median * 1e6, sorted[0] * 1e6, sorted[N_SAMPLES - 1] * 1e6, giga, bytes);
+        printf("%-18s %-7s %-24s %9.2f us (%.2f - %.2f) %8.2f GFLOP/s %7.2f GB/s\n", b->kernel, isa,
+               b->shape, median * 1e6, sorted[0] * 1e6, sorted[N_SAMPLES - 1] * 1e6, giga, bytes);
 }
 
 static void measure(const char *isa, const bench_case *b, workload *w, int is_json)
@@ -81,7 +84,7 @@ static void measure(const char *isa, const bench_case *b, workload *w, int is_js
     print_case(isa, b, samples, is_json);
 }
 
-/* ---- the calls --------------------------------------------------------------------------------- */
+/* ---- the calls ----------------------------------------------------------------------------- */
 
 static void call_scores(workload *w)
 {
@@ -123,11 +126,11 @@ static void call_from_half(workload *w)
 static void call_matmul(workload *w)
 {
     const size_t row_bytes = w->n_in / w->weight->block * w->weight->block_bytes;
-    w->weight->matmul(w->matrix, row_bytes, w->n_in, 0, w->n_out, w->floats, w->n_in, w->n_tokens, w->results,
-                      w->n_out);
+    w->weight->matmul(w->matrix, row_bytes, w->n_in, 0, w->n_out, w->floats, w->n_in, w->n_tokens,
+                      w->results, w->n_out);
 }
 
-/* ---- all cases --------------------------------------------------------------------------------- */
+/* ---- all cases ----------------------------------------------------------------------------- */
 
 static void *allocate(size_t bytes)
 {
@@ -169,11 +172,10 @@ static void bench_kernels(const char *isa, workload *w, const char *only, int is
         snprintf(shape, sizeof shape, "%u rows, %d keys of %d", w->n_rows, N_KEYS, SIZE);
         const double operations = 2.0 * w->n_rows * N_KEYS * SIZE, bytes = 4.0 * N_KEYS * SIZE;
         const bench_case scores = {"attend_scores", shape, call_scores, operations, bytes};
-        const bench_case accumulate = {"attend_accumulate", shape, call_accumulate, operations, bytes};
-        if (strstr(scores.kernel, only))
-            measure(isa, &scores, w, is_json);
-        if (strstr(accumulate.kernel, only))
-            measure(isa, &accumulate, w, is_json);
+        const bench_case accumulate = {"attend_accumulate", shape, call_accumulate, operations,
+                                       bytes};
+        if (strstr(scores.kernel, only)) measure(isa, &scores, w, is_json);
+        if (strstr(accumulate.kernel, only)) measure(isa, &accumulate, w, is_json);
         memset(w->results, 0, FLOATS * sizeof(float));
     }
     const bench_case others[] = {
@@ -184,12 +186,11 @@ static void bench_kernels(const char *isa, workload *w, const char *only, int is
         {"rows_f32_from_f16", "4096", call_from_half, 4096, 6.0 * 4096},
     };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (strstr(others[i].kernel, only))
-            measure(isa, &others[i], w, is_json);
+        if (strstr(others[i].kernel, only)) measure(isa, &others[i], w, is_json);
 }
 
-static void bench_weights(const char *isa, workload *w, const cl_matmul_table *weights, const char *only,
-                          int is_json)
+static void bench_weights(const char *isa, workload *w, const cl_matmul_table *weights,
+                          const char *only, int is_json)
 {
     static const struct {
         const char *kernel;
@@ -198,11 +199,11 @@ static void bench_weights(const char *isa, workload *w, const cl_matmul_table *w
                  {"matmul_f16", CL_WEIGHT_F16},
                  {"matmul_bf16", CL_WEIGHT_BF16},
                  {"matmul_q8_0", CL_WEIGHT_Q8_0}};
-    static const uint32_t shapes[][3] = {{288, 288, 1},  {288, 768, 16},  {2048, 5632, 1},
-                                         {2048, 512, 2}, {2048, 512, 64}, {4096, 192, 256}};
+    static const uint32_t shapes[][3] = {{288, 288, 1},   {288, 768, 16},  {2048, 5632, 1},
+                                         {2048, 2816, 2}, {2048, 2816, 4}, {2048, 512, 64},
+                                         {4096, 192, 256}};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        if (!strstr(types[i].kernel, only))
-            continue;
+        if (!strstr(types[i].kernel, only)) continue;
         w->weight = &weights->weight[types[i].type];
         for (size_t j = 0; j < sizeof shapes / sizeof *shapes; j++) {
             w->n_in = shapes[j][0];
@@ -218,13 +219,12 @@ static void bench_weights(const char *isa, workload *w, const cl_matmul_table *w
     }
 }
 
-void run_bench(const char *isa, const cl_kernels *kernels, const cl_matmul_table *weights, const char *only,
-               int is_json)
+void run_bench(const char *isa, const cl_kernels *kernels, const cl_matmul_table *weights,
+               const char *only, int is_json)
 {
     static workload w;
     w.kernels = kernels;
-    if (!w.floats)
-        prepare(&w);
+    if (!w.floats) prepare(&w);
     bench_kernels(isa, &w, only, is_json);
     bench_weights(isa, &w, weights, only, is_json);
 }

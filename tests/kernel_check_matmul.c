@@ -1,9 +1,10 @@
 /*
  * kernel_check_matmul.c: tests of the weight types.
  *
- * decode has to give exact numbers: bits equal to a truth computed in double. matmul has to be near the
- * exact sums within a bound derived from its roundings, has to give the same bits for a (row, token) pair
- * whatever is computed beside it, and the same bits as the F32 matrix of the decoded numbers would.
+ * decode has to give exact numbers: bits equal to a truth computed in double. matmul has to be near
+ * the exact sums within a bound derived from its roundings, has to give the same bits for a (row,
+ * token) pair whatever is computed beside it, and the same bits as the F32 matrix of the decoded
+ * numbers would.
  */
 #define _POSIX_C_SOURCE 200809L
 #include "kernel_check.h"
@@ -11,7 +12,10 @@
 #include <math.h>
 #include <string.h>
 
-/* One product: a matrix with gaps between its rows, activations and results with strides of their own. */
+/*
+ * One product: a matrix with gaps between its rows, activations and results with strides of their
+ * own.
+ */
 typedef struct product {
     unsigned char *w;
     float *x, *y;
@@ -24,7 +28,7 @@ static const cl_weight *type_of(const check *c)
     return &c->weights.weight[c->test->type];
 }
 
-/* ---- values ------------------------------------------------------------------------------------ */
+/* ---- values -------------------------------------------------------------------------------- */
 
 static uint16_t random_half(check *c, int pattern)
 {
@@ -76,8 +80,11 @@ static void fill_row(check *c, int pattern, unsigned char *to, size_t n)
 static double true_half_value(uint16_t half)
 {
     const int exponent = half >> 10 & 31, fraction = half & 1023;
-    const double magnitude = exponent == 0 ? ldexp(fraction, -24) : ldexp(1024 + fraction, exponent - 25);
-    return exponent == 31 ? (fraction ? NAN : half & 0x8000 ? -INFINITY : INFINITY)
+    const double magnitude = exponent == 0 ? ldexp(fraction, -24)
+                                           : ldexp(1024 + fraction, exponent - 25);
+    return exponent == 31 ? (fraction        ? NAN
+                             : half & 0x8000 ? -INFINITY
+                                             : INFINITY)
                           : (half & 0x8000 ? -magnitude : magnitude);
 }
 
@@ -113,7 +120,9 @@ static size_t bytes_of(const check *c, size_t n)
 static size_t length_of_trial(check *c, size_t trial)
 {
     const size_t n = size_of_trial(c, trial), block = type_of(c)->block;
-    return n == 0 || block == 1 ? n : trial < 70 ? (trial % 10 + 1) * block : (n + block - 1) / block * block;
+    return n == 0 || block == 1 ? n
+           : trial < 70         ? (trial % 10 + 1) * block
+                                : (n + block - 1) / block * block;
 }
 
 static size_t alignment_of(const check *c)
@@ -121,7 +130,7 @@ static size_t alignment_of(const check *c)
     return c->test->type == CL_WEIGHT_F32 ? 4 : 2;
 }
 
-/* ---- decode ------------------------------------------------------------------------------------ */
+/* ---- decode -------------------------------------------------------------------------------- */
 
 static void check_decode(check *c, const unsigned char *row, size_t n)
 {
@@ -133,8 +142,8 @@ static void check_decode(check *c, const unsigned char *row, size_t n)
     for (size_t i = 0; i < n; i++) {
         expect_same(c, to[i], (float)true_weight(c->test->type, row, i), "decoded", n, i);
         if (memcmp(to + i, scalar + i, sizeof *to) != 0)
-            check_fail(c, "decoded [%zu][%zu]: %a has other bits than the scalar version's %a", n, i,
-                       (double)to[i], (double)scalar[i]);
+            check_fail(c, "decoded [%zu][%zu]: %a has other bits than the scalar version's %a", n,
+                       i, (double)to[i], (double)scalar[i]);
     }
 }
 
@@ -164,7 +173,7 @@ static void decoding_takes_every_pattern(check *c)
     }
 }
 
-/* ---- matmul ------------------------------------------------------------------------------------ */
+/* ---- matmul -------------------------------------------------------------------------------- */
 
 static product take_product(check *c, size_t n_in)
 {
@@ -225,11 +234,13 @@ static void products_are_near(check *c)
                 const float *x = p.x + t * p.x_stride;
                 double sum = 0, magnitude = 0;
                 for (size_t j = 0; j < n_in; j++) {
-                    const double number = true_weight(c->test->type, p.w + i * p.row_bytes, j) * x[j];
+                    const double number = true_weight(c->test->type, p.w + i * p.row_bytes, j) *
+                                          x[j];
                     sum += number;
                     magnitude += fabs(number);
                 }
-                const double bound = gamma_of(roundings) * magnitude + 2 * (double)(n_in + 8) * SMALLEST_STEP;
+                const double bound = gamma_of(roundings) * magnitude +
+                                     2 * (double)(n_in + 8) * SMALLEST_STEP;
                 expect_near(c, p.y[t * p.y_stride + i], sum, bound, "product", i, t);
             }
         }
@@ -261,17 +272,19 @@ static void products_of_large_batches(check *c)
         enum { N_ROWS = 53 };
         begin(c);
         unsigned char *w = take(c, N_ROWS * bytes_of(c, n_in), alignment_of(c), INPUT);
-        float *x = take_floats(c, n_tokens * n_in, INPUT), *y = take_floats(c, n_tokens * N_ROWS, OUTPUT);
+        float *x = take_floats(c, n_tokens * n_in, INPUT),
+              *y = take_floats(c, n_tokens * N_ROWS, OUTPUT);
         for (size_t i = 0; i < N_ROWS; i++)
             fill_row(c, NORMAL, w + i * bytes_of(c, n_in), n_in);
         fill_floats(c, NORMAL, x, n_tokens * n_in);
         seal(c);
-        type_of(c)->matmul(w, bytes_of(c, n_in), (uint32_t)n_in, 0, N_ROWS, x, n_in, (uint32_t)n_tokens, y, N_ROWS);
+        type_of(c)->matmul(w, bytes_of(c, n_in), (uint32_t)n_in, 0, N_ROWS, x, n_in,
+                           (uint32_t)n_tokens, y, N_ROWS);
         verify(c);
         for (size_t t = 0; t < n_tokens; t++) {
             float alone[N_ROWS];
-            type_of(c)->matmul(w, bytes_of(c, n_in), (uint32_t)n_in, 0, N_ROWS, x + t * n_in, n_in, 1, alone,
-                               N_ROWS);
+            type_of(c)->matmul(w, bytes_of(c, n_in), (uint32_t)n_in, 0, N_ROWS, x + t * n_in, n_in,
+                               1, alone, N_ROWS);
             for (size_t i = 0; i < N_ROWS; i++)
                 expect_same(c, y[t * N_ROWS + i], alone[i], "product in a large batch", i, t);
         }
@@ -287,8 +300,9 @@ static void products_equal_those_of_decoded_weights(check *c)
         float *decoded = take_floats(c, n_in, OUTPUT), *y = take_floats(c, p.n_tokens + 1, OUTPUT);
         for (size_t i = p.first; i < p.last; i++) {
             type_of(c)->decode(decoded, p.w + i * p.row_bytes, n_in);
-            c->weights.weight[CL_WEIGHT_F32].matmul(decoded, n_in * sizeof(float), (uint32_t)n_in, 0, 1, p.x,
-                                                    p.x_stride, (uint32_t)p.n_tokens, y, 1);
+            c->weights.weight[CL_WEIGHT_F32].matmul(decoded, n_in * sizeof(float), (uint32_t)n_in,
+                                                    0, 1, p.x, p.x_stride, (uint32_t)p.n_tokens, y,
+                                                    1);
             for (size_t t = 0; t < p.n_tokens; t++)
                 expect_same(c, p.y[t * p.y_stride + i], y[t], "product of decoded weights", i, t);
         }
@@ -301,8 +315,7 @@ static void products_keep_nan_apart(check *c)
         const size_t n_in = length_of_trial(c, trial);
         begin(c);
         const product p = take_product(c, n_in);
-        if (p.n_tokens == 0 || p.first == p.last)
-            continue;
+        if (p.n_tokens == 0 || p.first == p.last) continue;
         multiply(c, &p);
         float *clean = take_floats(c, p.n_tokens * p.n_rows, OUTPUT);
         for (size_t t = 0; t < p.n_tokens; t++)
@@ -312,24 +325,30 @@ static void products_keep_nan_apart(check *c)
         multiply(c, &p);
         for (size_t t = 0; t < p.n_tokens; t++)
             for (size_t i = p.first; i < p.last; i++)
-                expect_same(c, p.y[t * p.y_stride + i], t == bad_token ? NAN : clean[t * p.n_rows + i],
-                            "product beside a NaN", i, t);
+                expect_same(c, p.y[t * p.y_stride + i],
+                            t == bad_token ? NAN : clean[t * p.n_rows + i], "product beside a NaN",
+                            i, t);
     }
 }
 
-#define DECODE(text, weight) .kernel = "decode_" text, .offset = offsetof(cl_weight, decode), .type = weight
-#define MATMUL(text, weight) .kernel = "matmul_" text, .offset = offsetof(cl_weight, matmul), .type = weight
-#define TESTS(text, weight)                                                                                  \
-    {DECODE(text, weight), .aspect = "is exact", .run = decoding_is_exact},                                  \
-        {DECODE(text, weight), .aspect = "takes every pattern", .run = decoding_takes_every_pattern},        \
-        {MATMUL(text, weight), .aspect = "is near the exact sums", .run = products_are_near},                \
-        {MATMUL(text, weight), .aspect = "does not depend on company",                                       \
-         .run = products_do_not_depend_on_company},                                                          \
-        {MATMUL(text, weight), .aspect = "does not depend on large batches",                                 \
-         .run = products_of_large_batches},                                                                  \
-        {MATMUL(text, weight), .aspect = "equals the product of decoded weights",                            \
-         .run = products_equal_those_of_decoded_weights},                                                    \
-        {MATMUL(text, weight), .aspect = "keeps NaN apart", .run = products_keep_nan_apart}
+#define DECODE(text, weight)                                                                       \
+    .kernel = "decode_" text, .offset = offsetof(cl_weight, decode), .type = weight
+#define MATMUL(text, weight)                                                                       \
+    .kernel = "matmul_" text, .offset = offsetof(cl_weight, matmul), .type = weight
+#define TESTS(text, weight)                                                                        \
+    {DECODE(text, weight), .aspect = "is exact", .run = decoding_is_exact},                        \
+        {DECODE(text, weight), .aspect = "takes every pattern",                                    \
+         .run = decoding_takes_every_pattern},                                                     \
+        {MATMUL(text, weight), .aspect = "is near the exact sums", .run = products_are_near},      \
+        {MATMUL(text, weight), .aspect = "does not depend on company",                             \
+         .run = products_do_not_depend_on_company},                                                \
+        {MATMUL(text, weight), .aspect = "does not depend on large batches",                       \
+         .run = products_of_large_batches},                                                        \
+        {MATMUL(text, weight), .aspect = "equals the product of decoded weights",                  \
+         .run = products_equal_those_of_decoded_weights},                                          \
+    {                                                                                              \
+        MATMUL(text, weight), .aspect = "keeps NaN apart", .run = products_keep_nan_apart          \
+    }
 
 const test matmul_tests[] = {
     TESTS("f32", CL_WEIGHT_F32),

@@ -1,10 +1,10 @@
 /*
  * kernel_check_memory.c: guarded memory, random values and comparisons for kernel_check.
  *
- * Memory: sixteen regions with a forbidden page before and behind. A piece is put flush against the page
- * behind it (half of the time), against the page before it, or between, at a random multiple of its
- * alignment; the bytes around it are 0xff, which is a NaN as a float or half, so that what is read outside
- * spoils a result even where it does not trap.
+ * Memory: sixteen regions with a forbidden page before and behind. A piece is put flush against the
+ * page behind it (half of the time), against the page before it, or between, at a random multiple
+ * of its alignment; the bytes around it are 0xff, which is a NaN as a float or half, so that what
+ * is read outside spoils a result even where it does not trap.
  *
  * Comparisons against a double reference carry a bound that the caller derives from the number of
  * roundings; nothing is compared with a guessed tolerance.
@@ -30,7 +30,7 @@ _Noreturn void check_fail(check *c, const char *format, ...)
     siglongjmp(c->escape, 1);
 }
 
-/* ---- random shapes and values ------------------------------------------------------------------ */
+/* ---- random shapes and values -------------------------------------------------------------- */
 
 /* splitmix64 (Steele, Lea, Flood 2014). */
 uint64_t random_bits(check *c)
@@ -54,8 +54,7 @@ double random_unit(check *c)
 size_t size_of_trial(check *c, size_t trial)
 {
     const size_t n_random = c->is_quick ? 8 : 60;
-    if (trial < 70)
-        return trial + 1;
+    if (trial < 70) return trial + 1;
     return trial < 70 + n_random ? 1 + random_below(c, c->is_quick ? 512 : 4096) : 0;
 }
 
@@ -91,12 +90,13 @@ void fill_floats(check *c, int pattern, float *to, size_t n)
     }
 }
 
-/* ---- guarded memory ---------------------------------------------------------------------------- */
+/* ---- guarded memory ------------------------------------------------------------------------ */
 
 static unsigned char *map_region(void)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    unsigned char *whole = mmap(NULL, SLOT_BYTES + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    unsigned char *whole = mmap(NULL, SLOT_BYTES + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS,
+                                -1, 0);
     if (whole == MAP_FAILED || mprotect(whole + page, SLOT_BYTES, PROT_READ | PROT_WRITE) != 0) {
         perror("kernel_check: guarded memory");
         exit(1);
@@ -124,8 +124,7 @@ void *take(check *c, size_t bytes, size_t alignment, int is_input)
         fprintf(stderr, "kernel_check: a test takes too much guarded memory (%zu bytes)\n", bytes);
         exit(1);
     }
-    if (!s->base)
-        s->base = map_region();
+    if (!s->base) s->base = map_region();
 
     const size_t room = SLOT_BYTES - bytes;
     size_t at = room; /* flush with the forbidden page behind; the alignment divides both sizes */
@@ -166,33 +165,33 @@ static uint64_t sum_of(const slot *s)
 void seal(check *c)
 {
     for (slot *s = c->slots; s < c->slots + SLOTS; s++)
-        if (s->data && s->is_input)
-            s->sum = sum_of(s);
+        if (s->data && s->is_input) s->sum = sum_of(s);
 }
 
 static int is_filled(const unsigned char *from, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (from[i] != FILLER)
-            return 0;
+        if (from[i] != FILLER) return 0;
     return 1;
 }
 
 void verify(check *c)
 {
     for (slot *s = c->slots; s < c->slots + SLOTS; s++) {
-        if (!s->data)
-            continue;
+        if (!s->data) continue;
         if (!is_filled(s->data - s->before, s->before))
-            check_fail(c, "array %d: wrote before its start (%zu bytes long)", (int)(s - c->slots), s->bytes);
+            check_fail(c, "array %d: wrote before its start (%zu bytes long)", (int)(s - c->slots),
+                       s->bytes);
         if (!is_filled(s->data + s->bytes, s->after))
-            check_fail(c, "array %d: wrote behind its end (%zu bytes long)", (int)(s - c->slots), s->bytes);
+            check_fail(c, "array %d: wrote behind its end (%zu bytes long)", (int)(s - c->slots),
+                       s->bytes);
         if (s->is_input && s->sum != sum_of(s))
-            check_fail(c, "array %d: changed an input (%zu bytes long)", (int)(s - c->slots), s->bytes);
+            check_fail(c, "array %d: changed an input (%zu bytes long)", (int)(s - c->slots),
+                       s->bytes);
     }
 }
 
-/* ---- comparing --------------------------------------------------------------------------------- */
+/* ---- comparing ----------------------------------------------------------------------------- */
 
 int is_same_float(float a, float b)
 {
@@ -206,11 +205,12 @@ void expect_same(check *c, float got, float expected, const char *what, size_t i
                    (double)expected);
 }
 
-void expect_near(check *c, float got, double expected, double bound, const char *what, size_t i, size_t j)
+void expect_near(check *c, float got, double expected, double bound, const char *what, size_t i,
+                 size_t j)
 {
     if (!(fabs((double)got - expected) <= bound))
-        check_fail(c, "%s [%zu][%zu]: %.9g, expected %.17g, off by %.3g where %.3g is allowed", what, i, j,
-                   (double)got, expected, (double)got - expected, bound);
+        check_fail(c, "%s [%zu][%zu]: %.9g, expected %.17g, off by %.3g where %.3g is allowed",
+                   what, i, j, (double)got, expected, (double)got - expected, bound);
 }
 
 void expect_untouched(check *c, const float *from, size_t n, const char *what)

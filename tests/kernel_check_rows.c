@@ -1,9 +1,10 @@
 /*
  * kernel_check_rows.c: tests of the rotations and of the row formats.
  *
- * Conversions are compared bit for bit: every half, and floats that cover each half, the midpoint between
- * each two and their neighbours, then a comb through all 2^32 (all of them with --exhaustive). The scalar
- * versions are held to a truth that shares no code with them: arithmetic in double with ldexp and rint.
+ * Conversions are compared bit for bit: every half, and floats that cover each half, the midpoint
+ * between each two and their neighbours, then a comb through all 2^32 (all of them with
+ * --exhaustive). The scalar versions are held to a truth that shares no code with them: arithmetic
+ * in double with ldexp and rint.
  */
 #define _POSIX_C_SOURCE 200809L
 #include "kernel_check.h"
@@ -11,7 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- rotations --------------------------------------------------------------------------------- */
+/* ---- rotations ----------------------------------------------------------------------------- */
 
 typedef struct rotation {
     float *x, *c, *s, *before;
@@ -59,9 +60,11 @@ static void rotations_are_near(check *c, int is_neox)
             const size_t first = first_of(i, is_neox), second = second_of(i, n_pairs, is_neox);
             const double a = r.before[first], b = r.before[second], cosine = r.c[i], sine = r.s[i];
             expect_near(c, r.x[first], a * cosine - b * sine,
-                        gamma_of(2) * (fabs(a * cosine) + fabs(b * sine)) + 2 * SMALLEST_STEP, "first", n_pairs, i);
+                        gamma_of(2) * (fabs(a * cosine) + fabs(b * sine)) + 2 * SMALLEST_STEP,
+                        "first", n_pairs, i);
             expect_near(c, r.x[second], a * sine + b * cosine,
-                        gamma_of(2) * (fabs(a * sine) + fabs(b * cosine)) + 2 * SMALLEST_STEP, "second", n_pairs, i);
+                        gamma_of(2) * (fabs(a * sine) + fabs(b * cosine)) + 2 * SMALLEST_STEP,
+                        "second", n_pairs, i);
         }
     }
 }
@@ -105,7 +108,7 @@ static void neox_rotations_do_not_depend_on_company(check *c)
     rotations_do_not_depend_on_company(c, 1);
 }
 
-/* ---- halves ------------------------------------------------------------------------------------ */
+/* ---- halves -------------------------------------------------------------------------------- */
 
 static float float_of(uint32_t bits)
 {
@@ -137,10 +140,8 @@ static uint16_t true_half(uint32_t bits)
 {
     const uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
     const float value = fabsf(float_of(bits));
-    if ((bits & 0x7fffffff) > 0x7f800000)
-        return (uint16_t)(sign | 0x7e00 | (bits >> 13 & 0x1ff));
-    if (value == 0)
-        return sign;
+    if ((bits & 0x7fffffff) > 0x7f800000) return (uint16_t)(sign | 0x7e00 | (bits >> 13 & 0x1ff));
+    if (value == 0) return sign;
     if (value >= 65520) /* the midpoint between the largest half and 2^16, which rounds up */
         return (uint16_t)(sign | 0x7c00);
     const int exponent = ilogbf(value) < -14 ? -14 : ilogbf(value);
@@ -197,9 +198,11 @@ static void floats_round_to_the_nearest_half(check *c)
     uint32_t bits[12];
     for (uint32_t half = 0; half < 0x7c00; half += c->is_quick ? 7 : 1) {
         const double value = float_of(true_float_bits((uint16_t)half));
-        const double next = half == 0x7bff ? 65536 : float_of(true_float_bits((uint16_t)(half + 1)));
+        const double next = half == 0x7bff ? 65536
+                                           : float_of(true_float_bits((uint16_t)(half + 1)));
         const uint32_t exact = bits_of((float)value), middle = bits_of((float)((value + next) / 2));
-        const uint32_t around[6] = {exact, exact + 1, exact ? exact - 1 : 1, middle, middle + 1, middle - 1};
+        const uint32_t around[6] = {exact,  exact + 1,  exact ? exact - 1 : 1,
+                                    middle, middle + 1, middle - 1};
         for (size_t i = 0; i < 6; i++) {
             bits[2 * i] = around[i];
             bits[2 * i + 1] = around[i] | 0x80000000u;
@@ -239,8 +242,7 @@ static void halves_survive_the_way_there_and_back(check *c)
         for (uint32_t i = 0; i < 16; i++) {
             const int is_nan = (from[i] & 0x7fff) > 0x7c00;
             const uint16_t expected = is_nan ? (uint16_t)(from[i] | 0x200) : from[i];
-            if (back[i] != expected)
-                check_fail(c, "%04x came back as %04x", from[i], back[i]);
+            if (back[i] != expected) check_fail(c, "%04x came back as %04x", from[i], back[i]);
         }
     }
 }
@@ -255,9 +257,12 @@ const test rows_tests[] = {
     {MEMBER(rope_neox), .aspect = "is near the exact rotation", .run = neox_rotations_are_near},
     {MEMBER(rope_neox), .aspect = "does not depend on company or layout",
      .run = neox_rotations_do_not_depend_on_company},
-    {MEMBER(rows_f32_from_f16), .aspect = "every half becomes its float", .run = every_half_becomes_its_float},
-    {MEMBER(rows_f16_from_f32), .aspect = "rounds to the nearest half", .run = floats_round_to_the_nearest_half},
-    {MEMBER(rows_f16_from_f32), .aspect = "takes all kinds of floats", .run = all_kinds_of_floats_become_halves},
+    {MEMBER(rows_f32_from_f16), .aspect = "every half becomes its float",
+     .run = every_half_becomes_its_float},
+    {MEMBER(rows_f16_from_f32), .aspect = "rounds to the nearest half",
+     .run = floats_round_to_the_nearest_half},
+    {MEMBER(rows_f16_from_f32), .aspect = "takes all kinds of floats",
+     .run = all_kinds_of_floats_become_halves},
     {MEMBER(rows_f16_from_f32), .aspect = "halves survive the way there and back",
      .run = halves_survive_the_way_there_and_back},
 };

@@ -1,10 +1,10 @@
 /*
  * kernel_check_wrong.c: kernels with deliberate faults, to see that kernel_check finds them.
  *
- * Each entry puts one wrong function into an otherwise right table and runs the tests of that kernel; at
- * least one of them must fail. The faults are those that happen: a last element left out, a byte read or a
- * number written behind the end, a rounding mode, a fused operation in the tail only, an order of keys, a
- * result that depends on how many rows or tokens came along.
+ * Each entry puts one wrong function into an otherwise right table and runs the tests of that
+ * kernel; at least one of them must fail. The faults are those that happen: a last element left
+ * out, a byte read or a number written behind the end, a rounding mode, a fused operation in the
+ * tail only, an order of keys, a result that depends on how many rows or tokens came along.
  */
 #define _POSIX_C_SOURCE 200809L
 #include "kernel_check.h"
@@ -15,10 +15,10 @@
 static cl_kernels right;
 static cl_weight right_f16, right_q8_0;
 
-/* ---- attention --------------------------------------------------------------------------------- */
+/* ---- attention ----------------------------------------------------------------------------- */
 
-static void scores_without_last(const float *const *q, uint32_t n_rows, const float *k, uint32_t n_keys,
-                                uint32_t size, float scale, float *const *s)
+static void scores_without_last(const float *const *q, uint32_t n_rows, const float *k,
+                                uint32_t n_keys, uint32_t size, float scale, float *const *s)
 {
     for (uint32_t r = 0; r < n_rows; r++) {
         for (uint32_t j = 0; j < n_keys; j++) {
@@ -30,16 +30,16 @@ static void scores_without_last(const float *const *q, uint32_t n_rows, const fl
     }
 }
 
-static void scores_read_behind(const float *const *q, uint32_t n_rows, const float *k, uint32_t n_keys,
-                               uint32_t size, float scale, float *const *s)
+static void scores_read_behind(const float *const *q, uint32_t n_rows, const float *k,
+                               uint32_t n_keys, uint32_t size, float scale, float *const *s)
 {
     const volatile unsigned char *behind = (const unsigned char *)(k + (size_t)n_keys * size);
     (void)*behind;
     right.attend_scores(q, n_rows, k, n_keys, size, scale, s);
 }
 
-static void scores_read_a_float_behind(const float *const *q, uint32_t n_rows, const float *k, uint32_t n_keys,
-                                       uint32_t size, float scale, float *const *s)
+static void scores_read_a_float_behind(const float *const *q, uint32_t n_rows, const float *k,
+                                       uint32_t n_keys, uint32_t size, float scale, float *const *s)
 {
     right.attend_scores(q, n_rows, k, n_keys, size, scale, s);
     for (uint32_t r = 0; r < n_rows; r++)
@@ -47,8 +47,8 @@ static void scores_read_a_float_behind(const float *const *q, uint32_t n_rows, c
             s[r][j] += 0 * q[r][size];
 }
 
-static void scores_by_company(const float *const *q, uint32_t n_rows, const float *k, uint32_t n_keys,
-                              uint32_t size, float scale, float *const *s)
+static void scores_by_company(const float *const *q, uint32_t n_rows, const float *k,
+                              uint32_t n_keys, uint32_t size, float scale, float *const *s)
 {
     right.attend_scores(q, n_rows, k, n_keys, size, scale, s);
     for (uint32_t r = 0; n_rows > 1 && r < n_rows; r++) {
@@ -89,8 +89,8 @@ static float softmax_forgets_sum(float *s, uint32_t n, float *m, float *l)
     return factor;
 }
 
-static void accumulate_sum_first(const float *const *w, uint32_t n_rows, const float *v, uint32_t n_keys,
-                                 uint32_t size, float *const *acc)
+static void accumulate_sum_first(const float *const *w, uint32_t n_rows, const float *v,
+                                 uint32_t n_keys, uint32_t size, float *const *acc)
 {
     for (uint32_t r = 0; r < n_rows; r++) {
         for (uint32_t i = 0; i < size; i++) {
@@ -102,8 +102,8 @@ static void accumulate_sum_first(const float *const *w, uint32_t n_rows, const f
     }
 }
 
-static void accumulate_writes_behind(const float *const *w, uint32_t n_rows, const float *v, uint32_t n_keys,
-                                     uint32_t size, float *const *acc)
+static void accumulate_writes_behind(const float *const *w, uint32_t n_rows, const float *v,
+                                     uint32_t n_keys, uint32_t size, float *const *acc)
 {
     right.attend_accumulate(w, n_rows, v, n_keys, size, acc);
     acc[n_rows - 1][size] = 0;
@@ -114,7 +114,7 @@ static void scale_without_last(float *x, uint32_t n, float factor)
     right.attend_scale(x, n - (n > 0), factor);
 }
 
-/* ---- rotations and rows ------------------------------------------------------------------------ */
+/* ---- rotations and rows -------------------------------------------------------------------- */
 
 static void rope_with_another_tail(float *x, uint32_t n_pairs, const float *c, const float *s)
 {
@@ -154,14 +154,14 @@ static void floats_without_denormals(float *to, const uint16_t *from, size_t n)
 {
     right.rows_f32_from_f16(to, from, n);
     for (size_t i = 0; i < n; i++)
-        if ((from[i] & 0x7c00) == 0)
-            to[i] = from[i] & 0x8000 ? -0.0f : 0.0f;
+        if ((from[i] & 0x7c00) == 0) to[i] = from[i] & 0x8000 ? -0.0f : 0.0f;
 }
 
-/* ---- weights ----------------------------------------------------------------------------------- */
+/* ---- weights ------------------------------------------------------------------------------- */
 
-static void matmul_by_tokens(const void *w, size_t row_bytes, uint32_t n_in, uint32_t first, uint32_t last,
-                             const float *x, size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride)
+static void matmul_by_tokens(const void *w, size_t row_bytes, uint32_t n_in, uint32_t first,
+                             uint32_t last, const float *x, size_t x_stride, uint32_t n_tokens,
+                             float *y, size_t y_stride)
 {
     right_f16.matmul(w, row_bytes, n_in, first, last, x, x_stride, n_tokens, y, y_stride);
     for (uint32_t t = 0; n_tokens >= 4 && t < n_tokens; t++) {
@@ -169,7 +169,8 @@ static void matmul_by_tokens(const void *w, size_t row_bytes, uint32_t n_in, uin
             float sum = 0;
             for (uint32_t j = n_in; j-- > 0;) {
                 float number;
-                right_f16.decode(&number, (const unsigned char *)w + i * row_bytes + 2 * (size_t)j, 1);
+                right_f16.decode(&number, (const unsigned char *)w + i * row_bytes + 2 * (size_t)j,
+                                 1);
                 sum += number * x[t * x_stride + j];
             }
             y[t * y_stride + i] = sum;
@@ -177,17 +178,19 @@ static void matmul_by_tokens(const void *w, size_t row_bytes, uint32_t n_in, uin
     }
 }
 
-static void matmul_one_row_more(const void *w, size_t row_bytes, uint32_t n_in, uint32_t first, uint32_t last,
-                                const float *x, size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride)
+static void matmul_one_row_more(const void *w, size_t row_bytes, uint32_t n_in, uint32_t first,
+                                uint32_t last, const float *x, size_t x_stride, uint32_t n_tokens,
+                                float *y, size_t y_stride)
 {
     right_q8_0.matmul(w, row_bytes, n_in, first, last, x, x_stride, n_tokens, y, y_stride);
     for (uint32_t t = 0; t < n_tokens; t++)
         y[t * y_stride + last] = 0;
 }
 
-static void matmul_rounded_activations(const void *w, size_t row_bytes, uint32_t n_in, uint32_t first,
-                                       uint32_t last, const float *x, size_t x_stride, uint32_t n_tokens,
-                                       float *y, size_t y_stride)
+static void matmul_rounded_activations(const void *w, size_t row_bytes, uint32_t n_in,
+                                       uint32_t first, uint32_t last, const float *x,
+                                       size_t x_stride, uint32_t n_tokens, float *y,
+                                       size_t y_stride)
 {
     (void)x_stride;
     float rounded[4096];
@@ -195,7 +198,8 @@ static void matmul_rounded_activations(const void *w, size_t row_bytes, uint32_t
     for (uint32_t t = 0; t < n_tokens; t++) {
         right.rows_f16_from_f32(half, x + t * x_stride, n_in);
         right.rows_f32_from_f16(rounded, half, n_in);
-        right_q8_0.matmul(w, row_bytes, n_in, first, last, rounded, n_in, 1, y + t * y_stride, y_stride);
+        right_q8_0.matmul(w, row_bytes, n_in, first, last, rounded, n_in, 1, y + t * y_stride,
+                          y_stride);
     }
 }
 
@@ -212,7 +216,7 @@ static void decode_unsigned(float *to, const void *row, size_t n)
     }
 }
 
-/* ---- the list ---------------------------------------------------------------------------------- */
+/* ---- the list ------------------------------------------------------------------------------ */
 
 /* Runs the tests of one kernel and says what the first failing one found, or NULL. */
 static const char *first_failure(check *c, const char *kernel)
@@ -221,7 +225,8 @@ static const char *first_failure(check *c, const char *kernel)
     const struct {
         const test *tests;
         size_t n;
-    } all[] = {{attend_tests, n_attend_tests}, {rows_tests, n_rows_tests}, {matmul_tests, n_matmul_tests}};
+    } all[] = {
+        {attend_tests, n_attend_tests}, {rows_tests, n_rows_tests}, {matmul_tests, n_matmul_tests}};
     for (size_t a = 0; a < sizeof all / sizeof *all; a++) {
         for (const test *t = all[a].tests; t < all[a].tests + all[a].n; t++) {
             c->random = 1;
@@ -242,11 +247,11 @@ static void fill_right(check *c)
     right_q8_0 = c->scalar_weights.weight[CL_WEIGHT_Q8_0];
 }
 
-#define WRONG(place, function, kernel)                                                                       \
-    do {                                                                                                     \
-        fill_right(c);                                                                                       \
-        c->place = function;                                                                                 \
-        report(#function, first_failure(c, kernel));                                                         \
+#define WRONG(place, function, kernel)                                                             \
+    do {                                                                                           \
+        fill_right(c);                                                                             \
+        c->place = function;                                                                       \
+        report(#function, first_failure(c, kernel));                                               \
     } while (0)
 
 void run_self_test(check *c, void (*report)(const char *name, const char *failure))
