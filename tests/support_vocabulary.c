@@ -1,5 +1,8 @@
 /*
  * support_vocabulary.c: make small vocabularies for the tests and the fuzz target of the tokenizer.
+ *
+ * Texts may hold NUL and any other byte, which is why the list of texts is put together here, byte
+ * by byte, and handed to the writer as a raw value.
  */
 #include "support_vocabulary.h"
 

@@ -23,7 +23,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-#include "engine/generator.h"
+#include "engine/random_source.h"
 #include "report.h"
 
 #define MOST_REPEAT_LAST (1u << 20)
@@ -37,7 +37,7 @@ typedef struct candidate {
 struct sampler {
     sampler_options options;
     uint32_t n_vocab;
-    generator random;
+    random_source random;
 
     /* The last tokens, oldest at `oldest`, and how often each id is among them. */
     cellar_token *ring; /* [options.repeat_last] */
@@ -110,7 +110,7 @@ cellar_status sampler_create(const sampler_options *options, uint32_t n_vocab, s
     if (options->top_k > 0 && options->top_k < n_vocab) {
         s->most_candidates = options->top_k;
     }
-    generator_seed(&s->random, options->seed);
+    random_source_seed(&s->random, options->seed);
     s->ring = calloc((size_t)options->repeat_last + 1, sizeof *s->ring);
     s->times = calloc(n_vocab, sizeof *s->times);
     s->candidates = calloc(s->most_candidates, sizeof *s->candidates);
@@ -350,7 +350,7 @@ static uint32_t filter(const sampler_options *options, candidate *c, uint32_t n)
 static cellar_token draw(sampler *s, uint32_t n)
 {
     candidate *c = s->candidates;
-    double left = generator_unit(&s->random) * set_weights(c, n, s->options.temperature);
+    double left = random_source_unit(&s->random) * set_weights(c, n, s->options.temperature);
     uint32_t chosen = 0; /* the last one with a weight, should rounding leave something over */
     for (uint32_t i = 0; i < n; i++) {
         if (c[i].weight > 0.0) {

@@ -1,5 +1,8 @@
 /*
  * id_list.h: token ids in a block that grows by doubling.
+ *
+ * Start with all zeros. The block belongs to whoever holds the list, and goes out to the caller of
+ * tokenizer_encode as it is. Appending fails only for want of memory and then changes nothing.
  */
 #ifndef APP_ID_LIST_H
 #define APP_ID_LIST_H

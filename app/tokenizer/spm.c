@@ -15,6 +15,10 @@
  * the whole costs O(n log n). A pair longer than the longest token is not even looked up, so that
  * looking up costs no more than the longest token for each candidate.
  *
+ * In most vocabularies no token goes on past the end of a word: U+2581 only stands at its
+ * beginning. Then no pair across such a place can ever be joined, and each word is merged by
+ * itself, with the same result and in the room that the longest word needs.
+ *
  * Fails only for want of memory.
  */
 #include "tokenizer/spm.h"
@@ -44,9 +48,9 @@ typedef struct candidate {
 
 typedef struct merging {
     const vocabulary *vocabulary;
-    char *text; /* with spaces replaced */
-    symbol *symbols;
-    uint32_t n_symbols;
+    char *text;      /* with spaces replaced */
+    symbol *symbols; /* of one word, or of all */
+    uint32_t n_symbols, symbols_capacity;
     candidate *heap; /* the best first */
     size_t n_heap, heap_capacity;
 } merging;
@@ -142,22 +146,32 @@ static size_t character_length(const char *text, size_t length, size_t from)
     return kind == UTF8_WHOLE ? n : 1;
 }
 
-static bool split(merging *m, size_t length)
+static bool reserve_symbols(merging *m, size_t n)
 {
-    size_t n = 0;
-    for (size_t from = 0; from < length; n++) {
-        from += character_length(m->text, length, from);
+    if (n <= m->symbols_capacity) {
+        return true;
     }
     if (n > SIZE_MAX / sizeof *m->symbols) {
         return false;
     }
+    free(m->symbols); /* what they held is done with */
     m->symbols = malloc(n * sizeof *m->symbols);
-    if (m->symbols == NULL) {
+    m->symbols_capacity = m->symbols != NULL ? (uint32_t)n : 0;
+    return m->symbols != NULL;
+}
+
+/* Make the symbols of text[from..end). */
+static bool split(merging *m, size_t from, size_t end)
+{
+    size_t n = 0;
+    for (size_t at = from; at < end; n++) {
+        at += character_length(m->text, end, at);
+    }
+    if (!reserve_symbols(m, n)) {
         return false;
     }
-    size_t from = 0;
     for (uint32_t i = 0; i < n; i++) {
-        size_t size = character_length(m->text, length, from);
+        size_t size = character_length(m->text, end, from);
         m->symbols[i] = (symbol){
             .start = (uint32_t)from,
             .length = (uint32_t)size,
@@ -169,6 +183,26 @@ static bool split(merging *m, size_t length)
     }
     m->n_symbols = (uint32_t)n;
     return true;
+}
+
+static bool is_space_at(const merging *m, size_t at, size_t end)
+{
+    return end - at >= SPACE_BYTES && memcmp(m->text + at, SPACE, SPACE_BYTES) == 0;
+}
+
+/* Where the word that begins at `from` ends: before the next U+2581 that follows something else. */
+static size_t word_end(const merging *m, size_t from, size_t end)
+{
+    if (m->vocabulary->has_inner_space) {
+        return end;
+    }
+    while (is_space_at(m, from, end)) {
+        from += SPACE_BYTES;
+    }
+    while (from < end && !is_space_at(m, from, end)) {
+        from++;
+    }
+    return from;
 }
 
 /* ---- merging -------------------------------------------------------------------------------- */
@@ -242,7 +276,7 @@ static bool append_byte(const merging *m, cellar_token unknown, unsigned char by
 static bool append_bytes(const merging *m, cellar_token unknown, const symbol *s, id_list *ids)
 {
     const char *text = m->text + s->start;
-    if (s->length == SPACE_BYTES && memcmp(text, SPACE, SPACE_BYTES) == 0) {
+    if (is_space_at(m, s->start, s->start + s->length)) {
         return append_byte(m, unknown, ' ', ids);
     }
     for (uint32_t i = 0; i < s->length; i++) {
@@ -278,7 +312,11 @@ cellar_status spm_encode(const vocabulary *v, cellar_token unknown, const char *
     }
     size_t n;
     merging m = {.vocabulary = v, .text = replace_spaces(text, length, add_space, &n)};
-    bool is_done = m.text != NULL && split(&m, n) && merge(&m) && append_symbols(&m, unknown, ids);
+    bool is_done = m.text != NULL;
+    for (size_t from = 0, end; is_done && from < n; from = end) {
+        end = word_end(&m, from, n);
+        is_done = split(&m, from, end) && merge(&m) && append_symbols(&m, unknown, ids);
+    }
     free(m.heap);
     free(m.symbols);
     free(m.text);

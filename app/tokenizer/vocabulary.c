@@ -75,6 +75,18 @@ cellar_token vocabulary_find(const vocabulary *v, const char *text, size_t lengt
     return slot == NULL ? -1 : slot->id;
 }
 
+/* Is there a U+2581 that neither begins the text nor follows another one? */
+static bool has_inner_space(gguf_string text)
+{
+    for (size_t i = 1; i + 3 <= text.length; i++) {
+        bool is_space = memcmp(text.data + i, "\xE2\x96\x81", 3) == 0;
+        if (is_space && (i < 3 || memcmp(text.data + i - 3, "\xE2\x96\x81", 3) != 0)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static cellar_status build_table(vocabulary *v, cellar_error *error)
 {
     uint32_t n_slots = 2;
@@ -102,6 +114,7 @@ static cellar_status build_table(vocabulary *v, cellar_error *error)
             *slot = (vocabulary_slot){.hash = hash, .id = (cellar_token)i};
         }
         v->longest_piece = text.length > v->longest_piece ? text.length : v->longest_piece;
+        v->has_inner_space = v->has_inner_space || has_inner_space(text);
     }
     return CELLAR_OK;
 }

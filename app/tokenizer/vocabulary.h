@@ -42,6 +42,7 @@ typedef struct vocabulary {
     uint8_t *types;             /* [n], token_type */
     cellar_token byte_ids[256]; /* the token of each byte, -1: none */
     size_t longest_piece;       /* bytes of the longest text that can be found */
+    bool has_inner_space;       /* a text that can be found has U+2581 after something else */
     vocabulary_slot *slots;     /* [slot_mask + 1], a power of two, at most half full */
     uint32_t slot_mask;
 } vocabulary;
