@@ -20,19 +20,24 @@
  *
  * A WHOLE PROGRAM (one layer; `tests/header.c` compiles and runs it)
  *
- *     cellar_layer layer = cellar_layer_init(); layer.n_heads = 4; layer.n_kv_heads = 2;
- *     layer.k_size = layer.v_size = 64; layer.rope.kind = CELLAR_ROPE_NORMAL; cellar_config config
- *     = cellar_config_init(); config.n_layers = 1; config.layers = &layer; config.n_cells = 4096;
- *     cellar_memory *memory; cellar_error error; if (cellar_create(&config, &memory, &error) !=
- *     CELLAR_OK) return fail(error.message); cellar_batch batch = cellar_batch_init();
- *     batch.n_tokens = 3; batch.tokens = (cellar_token[]){11, 12, 13}; if (cellar_begin(memory,
- *     &batch, &error) != CELLAR_OK) return fail(error.message); // compute q [3][4][64], k
- *     [3][2][64], v [3][2][64], not rotated; then, micro-batch 0, layer 0: if (cellar_store(memory,
- *     0, 0, k, v, &error) != CELLAR_OK) return fail(error.message); if (cellar_attend(memory, 0, 0,
- *     q, out, &error) != CELLAR_OK) return fail(error.message); if (cellar_commit(memory, &error)
- *     != CELLAR_OK) return fail(error.message); // out [3][4][64] is there, sequence 0 holds three
- *     tokens; fork it into 7: no row moves if (cellar_copy(memory, 0, 7, 0, -1, &error) !=
- *     CELLAR_OK) return fail(error.message); cellar_destroy(memory);
+ *     cellar_layer layer = cellar_layer_init();
+ *     layer.n_heads = 4; layer.n_kv_heads = 2; layer.k_size = layer.v_size = 64;
+ *     layer.rope.kind = CELLAR_ROPE_NORMAL;
+ *     cellar_config config = cellar_config_init();
+ *     config.n_layers = 1; config.layers = &layer; config.n_cells = 4096;
+ *     cellar_memory *memory;
+ *     cellar_error error;
+ *     if (cellar_create(&config, &memory, &error) != CELLAR_OK) return fail(error.message);
+ *     cellar_batch batch = cellar_batch_init();
+ *     batch.n_tokens = 3; batch.tokens = (cellar_token[]){11, 12, 13};
+ *     if (cellar_begin(memory, &batch, &error) != CELLAR_OK) return fail(error.message);
+ *     // compute q [3][4][64], k [3][2][64], v [3][2][64], not rotated; micro-batch 0, layer 0:
+ *     if (cellar_store(memory, 0, 0, k, v, &error) != CELLAR_OK) return fail(error.message);
+ *     if (cellar_attend(memory, 0, 0, q, out, &error) != CELLAR_OK) return fail(error.message);
+ *     if (cellar_commit(memory, &error) != CELLAR_OK) return fail(error.message);
+ *     // out [3][4][64] is there, sequence 0 holds three tokens; fork it into 7: no row moves
+ *     if (cellar_copy(memory, 0, 7, 0, -1, &error) != CELLAR_OK) return fail(error.message);
+ *     cellar_destroy(memory);
  *
  * RULES THAT HOLD EVERYWHERE
  *   Errors     A call that can fail returns a cellar_status and takes a cellar_error (or NULL) last.

@@ -2,14 +2,12 @@
  * check.c: the invariants, checked the expensive way.
  *
  *   1. A cell's count is the number of runs that cover it (and of the open step's); its bit in the
- *   free
- *      map is set iff the count is 0; the derived counters agree.
+ *      free map is set iff the count is 0; the derived counters agree.
  *   2. Runs are sorted, disjoint (but for shared positions), of constant shift, and maximal; the
- *   shift
- *      is what the cells' stored positions say.
- *   3. A claim is known to both sides: the block names the sequence, the sequence the block. 4. The
- *   table finds every sequence by its name, and no sequence is empty but one that the open step
- *   made.
+ *      shift is what the cells' stored positions say.
+ *   3. A claim is known to both sides: the block names the sequence, the sequence the block.
+ *   4. The table finds every sequence by its name, and no sequence is empty but one that the open
+ *      step made.
  */
 #include <string.h>
 

@@ -2,11 +2,11 @@
  * placement.h: which free cells a sequence's new tokens get.
  *
  * The promise: n free cells always hold n tokens, wherever they lie. The preference, in this order:
- *   1. go on right behind the sequence's last cell, into its own block and then unclaimed ones; 2.
- *   one stretch of untouched, unclaimed blocks that is long enough; 3. one stretch of free cells in
- *   unclaimed blocks that is long enough; 4. the longest stretches: of untouched blocks if those
- *   are enough, else of unclaimed ones if those
- *      are enough, else of any free cells.
+ *   1. go on right behind the sequence's last cell, into its own block and then unclaimed ones;
+ *   2. one stretch of untouched, unclaimed blocks that is long enough;
+ *   3. one stretch of free cells in unclaimed blocks that is long enough;
+ *   4. the longest stretches: of untouched blocks if those are enough, else of unclaimed ones if
+ *      those are enough, else of any free cells.
  * The sequence then claims the block it ended in, so that its next tokens find their neighbours
  * free. Searching is a scan of the free map, 64 cells a word, from the first free cell on.
  */
