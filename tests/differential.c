@@ -5,11 +5,11 @@
  *   differential --replay FILE
  *
  * Operations run in rounds, each on a fresh memory of a size and shape of its own, each in a child
- * process, so that a crash or an endless loop is a failure like any other and can be shortened. What is
- * compared stands in differential_compare.c. When a round fails, operations are taken out of its list
- * as long as it still fails; the rest is printed with what each does, in the form that --replay reads.
- * A last round runs with a model that is wrong on purpose, and has to fail.
- * Prints the seed and `N passed, N failed, N skipped`; exits 1 when a round failed.
+ * process, so that a crash or an endless loop is a failure like any other and can be shortened.
+ * What is compared stands in differential_compare.c. When a round fails, operations are taken out
+ * of its list as long as it still fails; the rest is printed with what each does, in the form that
+ * --replay reads. A last round runs with a model that is wrong on purpose, and has to fail. Prints
+ * the seed and `N passed, N failed, N skipped`; exits 1 when a round failed.
  */
 #define _POSIX_C_SOURCE 200809L
 #include "differential.h"
@@ -45,15 +45,14 @@ static operation *make_list(uint64_t seed, uint32_t n)
     return list;
 }
 
-/* ---- running a list in a child ---------------------------------------------------------------- */
+/* ---- running a list in a child --------------------------------------------------------------- */
 
 static void write_all(int file, const void *bytes, size_t size)
 {
     const char *from = bytes;
     while (size > 0) {
         ssize_t n = write(file, from, size);
-        if (n <= 0)
-            return;
+        if (n <= 0) return;
         from += n;
         size -= (size_t)n;
     }
@@ -64,10 +63,8 @@ static bool read_all(int file, void *bytes, size_t size)
     char *to = bytes;
     while (size > 0) {
         ssize_t n = read(file, to, size);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return false;
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return false;
         to += n;
         size -= (size_t)n;
     }
@@ -91,8 +88,7 @@ static void run_list(const settings *s, const round_options *options, const oper
     int ends[2], status = 0;
     fflush(NULL);
     pid_t child = -1;
-    if (s->is_forked && pipe(ends) == 0)
-        child = fork();
+    if (s->is_forked && pipe(ends) == 0) child = fork();
     if (child < 0) {
         round_run(options, list, n, out);
         return;
@@ -108,11 +104,10 @@ static void run_list(const settings *s, const round_options *options, const oper
     close(ends[0]);
     while (waitpid(child, &status, 0) < 0 && errno == EINTR)
         continue;
-    if (!is_whole || status != 0)
-        describe_death(status, out, n);
+    if (!is_whole || status != 0) describe_death(status, out, n);
 }
 
-/* ---- shortening ------------------------------------------------------------------------------- */
+/* ---- shortening ------------------------------------------------------------------------------ */
 
 static double seconds_now(void)
 {
@@ -122,8 +117,8 @@ static double seconds_now(void)
 }
 
 /* Try the list without [first, first + len); keep the shorter one if it still fails. */
-static bool try_without(const settings *s, const round_options *options, operation *list, uint32_t *n,
-                        uint32_t first, uint32_t len, outcome *out)
+static bool try_without(const settings *s, const round_options *options, operation *list,
+                        uint32_t *n, uint32_t first, uint32_t len, outcome *out)
 {
     operation *shorter = drive_grab(*n, sizeof *shorter);
     uint32_t left = *n - len;
@@ -144,15 +139,13 @@ static void shorten(const settings *s, const round_options *options, operation *
                     outcome *out)
 {
     double end = seconds_now() + SHORTEN_SECONDS;
-    if (out->at + 1 < *n)
-        *n = out->at + 1;
+    if (out->at + 1 < *n) *n = out->at + 1;
     for (uint32_t len = *n / 2; len > 0; len /= 2)
         for (uint32_t first = 0; first + len <= *n && *n > 1 && seconds_now() < end;)
-            if (!try_without(s, options, list, n, first, len, out))
-                first += len;
+            if (!try_without(s, options, list, n, first, len, out)) first += len;
 }
 
-/* ---- printing and reading lists --------------------------------------------------------------- */
+/* ---- printing and reading lists -------------------------------------------------------------- */
 
 static void print_list(const settings *s, const round_options *options, const operation *list,
                        uint32_t n)
@@ -174,8 +167,7 @@ static bool read_operation(FILE *file, operation *to)
 {
     char name[32];
     unsigned long long seed;
-    if (fscanf(file, "%31s %llu", name, &seed) != 2)
-        return false;
+    if (fscanf(file, "%31s %llu", name, &seed) != 2) return false;
     for (uint32_t kind = 0; kind < OPERATION_KINDS; kind++)
         if (!strcmp(name, operation_names[kind])) {
             *to = (operation){(operation_kind)kind, seed};
@@ -190,10 +182,10 @@ static int replay(const settings *s)
     round_options options = {.log = stdout};
     unsigned long long seed;
     FILE *file = fopen(s->replay, "r");
-    if (!file || fscanf(file, " round %llu %u %u", &seed, &options.n_cells, &options.n_sequences) != 3) {
+    if (!file ||
+        fscanf(file, " round %llu %u %u", &seed, &options.n_cells, &options.n_sequences) != 3) {
         fprintf(stderr, "differential: %s is not a list of operations\n", s->replay);
-        if (file)
-            fclose(file);
+        if (file) fclose(file);
         return 2;
     }
     options.seed = seed;
@@ -211,13 +203,12 @@ static int replay(const settings *s)
     return out.failed;
 }
 
-/* ---- the test --------------------------------------------------------------------------------- */
+/* ---- the test -------------------------------------------------------------------------------- */
 
 static bool run_round(const settings *s, uint64_t number, uint32_t n, uint64_t *tally)
 {
-    round_options options = {.seed = random_mix(s->seed, number),
-                             .n_cells = s->n_cells,
-                             .n_sequences = s->n_sequences};
+    round_options options = {
+        .seed = random_mix(s->seed, number), .n_cells = s->n_cells, .n_sequences = s->n_sequences};
     operation *list = make_list(options.seed ^ 0x5eed, n);
     outcome out;
     run_list(s, &options, list, n, &out);
@@ -225,7 +216,8 @@ static bool run_round(const settings *s, uint64_t number, uint32_t n, uint64_t *
         tally[k] += out.tally[k];
     if (out.failed) {
         printf("FAIL round %llu of seed %llu, operation %u (%s): %s\n", (unsigned long long)number,
-               (unsigned long long)s->seed, out.at, operation_names[list[out.at].kind], out.message);
+               (unsigned long long)s->seed, out.at, operation_names[list[out.at].kind],
+               out.message);
         shorten(s, &options, list, &n, &out);
         printf("shortened to %u operations: %s\n", n, out.message);
         print_list(s, &options, list, n);
@@ -237,14 +229,13 @@ static bool run_round(const settings *s, uint64_t number, uint32_t n, uint64_t *
 /* The test is worth something: a wrong model is noticed. */
 static bool notices_sabotage(const settings *s)
 {
-    round_options options = {.seed = random_mix(s->seed, 1), .n_cells = 32, .n_sequences = 3,
-                             .is_sabotaged = true};
+    round_options options = {
+        .seed = random_mix(s->seed, 1), .n_cells = 32, .n_sequences = 3, .is_sabotaged = true};
     operation *list = make_list(options.seed, ROUND_OPERATIONS);
     outcome out;
     run_list(s, &options, list, ROUND_OPERATIONS, &out);
     free(list);
-    if (!out.failed)
-        printf("FAIL a model that forgets removals was not told from the library\n");
+    if (!out.failed) printf("FAIL a model that forgets removals was not told from the library\n");
     return out.failed;
 }
 
@@ -253,8 +244,7 @@ static void judge_coverage(const uint64_t *tally, uint32_t *passed, uint32_t *fa
 {
     for (uint32_t k = 0; k < TALLY_KINDS; k++) {
         printf("  %-14s %llu\n", tally_names[k], (unsigned long long)tally[k]);
-        if (tally[k] == 0)
-            printf("FAIL nothing of this kind happened: %s\n", tally_names[k]);
+        if (tally[k] == 0) printf("FAIL nothing of this kind happened: %s\n", tally_names[k]);
         *(tally[k] ? passed : failed) += 1;
     }
 }
@@ -264,7 +254,8 @@ static int run_all(const settings *s)
     uint64_t tally[TALLY_KINDS] = {0};
     uint32_t passed = 0, failed = 0, skipped = 0, n_rounds = 0;
     for (uint64_t done = 0; done < s->n_operations && failed < 3; n_rounds++) {
-        uint64_t n = s->n_operations - done < ROUND_OPERATIONS ? s->n_operations - done : ROUND_OPERATIONS;
+        uint64_t n = s->n_operations - done < ROUND_OPERATIONS ? s->n_operations - done
+                                                               : ROUND_OPERATIONS;
         *(run_round(s, n_rounds, (uint32_t)n, tally) ? &passed : &failed) += 1;
         done += n;
     }
@@ -311,7 +302,8 @@ static bool parse(int argc, char **argv, settings *s)
             s->seed = number;
         else if (!strcmp(argv[i], "--operations") && has_number && ++i)
             s->n_operations = number;
-        else if (!strcmp(argv[i], "--cells") && has_number && number >= 1 && number <= 100000 && ++i)
+        else if (!strcmp(argv[i], "--cells") && has_number && number >= 1 && number <= 100000 &&
+                 ++i)
             s->n_cells = (uint32_t)number;
         else if (!strcmp(argv[i], "--sequences") && has_number && number >= 1 &&
                  number <= ROUND_SEQUENCES && ++i)
@@ -325,7 +317,6 @@ static bool parse(int argc, char **argv, settings *s)
 int main(int argc, char **argv)
 {
     settings s = {.seed = 1, .n_operations = 1000000, .is_forked = true};
-    if (!parse(argc, argv, &s))
-        return show_usage();
+    if (!parse(argc, argv, &s)) return show_usage();
     return s.replay ? replay(&s) : run_all(&s);
 }

@@ -1,11 +1,13 @@
 /*
  * differential.h: what the two halves of the differential test share: differential.c makes lists of
  * operations, runs them in child processes and shortens those that fail; differential_round.c and
- * differential_step.c carry one list out on the library and on the model, differential_compare.c compares.
+ * differential_step.c carry one list out on the library and on the model, differential_compare.c
+ * compares.
  *
  * An operation is a kind and a seed: its arguments are drawn when it is carried out, from the seed
- * and from what the model holds at that moment. So a list stays meaningful when operations are taken
- * out of it, which is what shortening needs. Comparing stops at the first difference (round.failed).
+ * and from what the model holds at that moment. So a list stays meaningful when operations are
+ * taken out of it, which is what shortening needs. Comparing stops at the first difference
+ * (round.failed).
  */
 #ifndef DIFFERENTIAL_H
 #define DIFFERENTIAL_H
@@ -47,12 +49,12 @@ typedef enum tally_kind {
     TALLY_BUSY,
     TALLY_REPLAY,
     TALLY_NOT_FOUND,
-    TALLY_FILLED,     /* a pool without a free cell */
-    TALLY_SHARED,     /* states with a shared cell */
-    TALLY_SHIFTED,    /* states with a shifted run */
-    TALLY_TOGETHER,   /* tokens committed into several sequences */
-    TALLY_ATTENDED,   /* attention results compared */
-    TALLY_ROWS,       /* rows read back and compared */
+    TALLY_FILLED,   /* a pool without a free cell */
+    TALLY_SHARED,   /* states with a shared cell */
+    TALLY_SHIFTED,  /* states with a shifted run */
+    TALLY_TOGETHER, /* tokens committed into several sequences */
+    TALLY_ATTENDED, /* attention results compared */
+    TALLY_ROWS,     /* rows read back and compared */
     TALLY_KINDS
 } tally_kind;
 
@@ -92,7 +94,7 @@ typedef struct diff_round {
 /* Carry out n operations. */
 void round_run(const round_options *options, const operation *list, uint32_t n, outcome *out);
 
-/* ---- shared by differential_round.c and differential_step.c ------------------------------------ */
+/* ---- shared by differential_round.c and differential_step.c ---------------------------------- */
 
 /* Note a difference; the first one counts. Always false. */
 bool round_fail(diff_round *r, const char *format, ...) __attribute__((format(printf, 2, 3)));

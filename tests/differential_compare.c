@@ -2,9 +2,10 @@
  * differential_compare.c: hold everything that can be seen of the library against the plain model.
  *
  * The runs of every sequence must spell the model's (position, cell) list; the cells must have its
- * counts, tokens and stored positions; the counts of cellar_stats and cellar_get_sequence must agree;
- * runs must be maximal; cellar_check must find nothing. Which cell a token got is learned when it
- * is first seen and must never change afterwards. The first difference is noted and ends the round.
+ * counts, tokens and stored positions; the counts of cellar_stats and cellar_get_sequence must
+ * agree; runs must be maximal; cellar_check must find nothing. Which cell a token got is learned
+ * when it is first seen and must never change afterwards. The first difference is noted and ends
+ * the round.
  */
 #include "differential.h"
 
@@ -30,7 +31,8 @@ static bool match_run(diff_round *r, const model_sequence *sequence, uint32_t fi
                       const cellar_run *run)
 {
     if (run->len == 0 || first + run->len > sequence->n)
-        return round_fail(r, "sequence %d: a run of %u at position %d; the model has %u tokens left",
+        return round_fail(r,
+                          "sequence %d: a run of %u at position %d; the model has %u tokens left",
                           run->seq, run->len, run->pos, sequence->n - first);
     for (uint32_t i = 0; i < run->len; i++) {
         const model_entry *entry = &sequence->entries[first + i];
@@ -38,15 +40,13 @@ static bool match_run(diff_round *r, const model_sequence *sequence, uint32_t fi
         if (entry->pos != pos)
             return round_fail(r, "sequence %d: token %u stands at %lld, expected %d", run->seq,
                               first + i, (long long)pos, entry->pos);
-        if (!match_cell(r, entry->cell, run->cell + i))
-            return false;
+        if (!match_cell(r, entry->cell, run->cell + i)) return false;
         if (run->shift != entry->pos - r->model.cells[entry->cell].stored_pos)
             return round_fail(r, "sequence %d position %d: shift %d, expected %d", run->seq,
                               entry->pos, run->shift,
                               entry->pos - r->model.cells[entry->cell].stored_pos);
     }
-    if (run->shift != 0)
-        r->out->tally[TALLY_SHIFTED]++;
+    if (run->shift != 0) r->out->tally[TALLY_SHIFTED]++;
     return true;
 }
 
@@ -63,10 +63,8 @@ static bool match_sequence(diff_round *r, cellar_seq name)
     const cellar_run *last = NULL;
     for (uint32_t i = 0; i < r->after.n_runs; i++) {
         const cellar_run *run = &r->after.runs[i];
-        if (run->seq != name)
-            continue;
-        if (!match_run(r, sequence, n, run))
-            return false;
+        if (run->seq != name) continue;
+        if (!match_run(r, sequence, n, run)) return false;
         if (last && could_be_one(last, run))
             return round_fail(r, "sequence %d: two runs at %d could be one", name, run->pos);
         last = run;
@@ -95,10 +93,10 @@ static bool match_cells(diff_round *r)
                               cell->cell, cell->refs, cell->stored_pos, cell->token, c->refs,
                               c->stored_pos, c->token);
     }
-    if (r->model.n_cells - next > longest)
-        longest = r->model.n_cells - next;
+    if (r->model.n_cells - next > longest) longest = r->model.n_cells - next;
     if (r->after.stats.longest_free != longest)
-        return round_fail(r, "longest_free is %u, expected %u", r->after.stats.longest_free, longest);
+        return round_fail(r, "longest_free is %u, expected %u", r->after.stats.longest_free,
+                          longest);
     return true;
 }
 
@@ -126,8 +124,7 @@ static bool match_counts(diff_round *r)
     if (s->sizes.total != bytes || s->rows_written != r->rows_written)
         return round_fail(r, "total bytes %llu of %llu; rows written %llu, expected %llu",
                           (unsigned long long)s->sizes.total, (unsigned long long)bytes,
-                          (unsigned long long)s->rows_written,
-                          (unsigned long long)r->rows_written);
+                          (unsigned long long)s->rows_written, (unsigned long long)r->rows_written);
     return true;
 }
 
@@ -140,18 +137,18 @@ static uint32_t count_runs(const drive_snapshot *snapshot, cellar_seq name)
 }
 
 /*
- * How many of its cells somebody else holds too; false when the sequence itself holds one twice, for
- * which the header does not say what is counted.
+ * How many of its cells somebody else holds too; false when the sequence itself holds one twice,
+ * for which the header does not say what is counted.
  */
-static bool count_shared_cells(const memory_model *model, const model_sequence *sequence, uint32_t *n)
+static bool count_shared_cells(const memory_model *model, const model_sequence *sequence,
+                               uint32_t *n)
 {
     *n = 0;
     for (uint32_t i = 0; i < sequence->n; i++) {
         *n += model->cells[sequence->entries[i].cell].refs > 1;
         if (model->cells[sequence->entries[i].cell].refs > 1)
             for (uint32_t j = 0; j < i; j++)
-                if (sequence->entries[j].cell == sequence->entries[i].cell)
-                    return false;
+                if (sequence->entries[j].cell == sequence->entries[i].cell) return false;
     }
     return true;
 }
@@ -159,14 +156,16 @@ static bool count_shared_cells(const memory_model *model, const model_sequence *
 static bool match_answers(diff_round *r, cellar_seq name)
 {
     const model_sequence *sequence = memory_model_sequence(&r->model, name);
-    cellar_pos min = memory_model_pos_min(&r->model, name), max = memory_model_pos_max(&r->model, name);
+    cellar_pos min = memory_model_pos_min(&r->model, name),
+               max = memory_model_pos_max(&r->model, name);
     cellar_sequence_info info;
     cellar_error error;
     if (!round_judge(r, "cellar_get_sequence",
                      cellar_get_sequence(r->d.memory, name, &info, &error), CELLAR_OK, &error, -1))
         return false;
-    if (cellar_position_min(r->d.memory, name) != min || cellar_position_max(r->d.memory, name) != max ||
-        info.pos_min != min || info.pos_max != max || info.pos_next != max + 1)
+    if (cellar_position_min(r->d.memory, name) != min ||
+        cellar_position_max(r->d.memory, name) != max || info.pos_min != min ||
+        info.pos_max != max || info.pos_next != max + 1)
         return round_fail(r, "sequence %d: positions %d..%d next %d, expected %d..%d", name,
                           info.pos_min, info.pos_max, info.pos_next, min, max);
     uint32_t n_shared;
@@ -194,13 +193,10 @@ bool round_compare(diff_round *r)
             return round_fail(r, "an unknown sequence %d holds cells", r->after.runs[i].seq);
     }
     for (uint32_t s = 0; s < r->n_names; s++)
-        if (!match_sequence(r, r->names[s]))
-            return false;
-    if (!match_cells(r) || !match_counts(r))
-        return false;
+        if (!match_sequence(r, r->names[s])) return false;
+    if (!match_cells(r) || !match_counts(r)) return false;
     for (uint32_t s = 0; s < r->n_names; s++)
-        if (!match_answers(r, r->names[s]))
-            return false;
+        if (!match_answers(r, r->names[s])) return false;
     cellar_error error;
     return round_judge(r, "cellar_check", cellar_check(r->d.memory, &error), CELLAR_OK, &error, -1);
 }

@@ -18,8 +18,9 @@ const char *const operation_names[OPERATION_KINDS] = {
 };
 
 const char *const tally_names[TALLY_KINDS] = {
-    "operations", "commits", "aborts",        "full",        "refused",  "invalid",  "busy",
-    "replay",     "not found", "filled pools", "shared", "shifted", "together", "attended", "rows read",
+    "operations", "commits", "aborts",   "full",      "refused",
+    "invalid",    "busy",    "replay",   "not found", "filled pools",
+    "shared",     "shifted", "together", "attended",  "rows read",
 };
 
 bool round_fail(diff_round *r, const char *format, ...)
@@ -36,13 +37,13 @@ bool round_fail(diff_round *r, const char *format, ...)
 
 void round_log(diff_round *r, const char *format, ...)
 {
-    if (!r->options.log)
-        return;
+    if (!r->options.log) return;
     va_list arguments;
     va_start(arguments, format);
     fputs("    # ", r->options.log);
     vfprintf(r->options.log, format, arguments);
     fputc('\n', r->options.log);
+    fflush(r->options.log); /* the next call may be the last */
     va_end(arguments);
 }
 
@@ -55,8 +56,7 @@ static void tally_status(diff_round *r, cellar_status status)
                  {CELLAR_INVALID, TALLY_INVALID}, {CELLAR_BUSY, TALLY_BUSY},
                  {CELLAR_REPLAY, TALLY_REPLAY},   {CELLAR_NOT_FOUND, TALLY_NOT_FOUND}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        if (table[i].status == status)
-            r->out->tally[table[i].kind]++;
+        if (table[i].status == status) r->out->tally[table[i].kind]++;
 }
 
 bool round_judge(diff_round *r, const char *call, cellar_status got, cellar_status expected,
@@ -67,8 +67,7 @@ bool round_judge(diff_round *r, const char *call, cellar_status got, cellar_stat
         return round_fail(r, "%s: %s, expected %s (%s)", call, cellar_status_text(got),
                           cellar_status_text(expected),
                           error && got != CELLAR_OK ? error->message : "");
-    if (got == CELLAR_OK || !error)
-        return true;
+    if (got == CELLAR_OK || !error) return true;
     if (error->status != got)
         return round_fail(r, "%s: error says %s, returned %s", call,
                           cellar_status_text(error->status), cellar_status_text(got));
@@ -81,7 +80,7 @@ bool round_judge(diff_round *r, const char *call, cellar_status got, cellar_stat
     return true;
 }
 
-/* ---- drawing arguments ------------------------------------------------------------------------ */
+/* ---- drawing arguments ----------------------------------------------------------------------- */
 
 cellar_seq round_pick_sequence(diff_round *r)
 {
@@ -92,24 +91,25 @@ cellar_seq round_pick_sequence(diff_round *r)
 static cellar_seq pick_any_sequence(diff_round *r)
 {
     static const cellar_seq bad[] = {-1, -2, INT32_MIN};
-    return random_one_in(&r->random, 40) ? bad[random_below(&r->random, 3)] : round_pick_sequence(r);
+    return random_one_in(&r->random, 40) ? bad[random_below(&r->random, 3)]
+                                         : round_pick_sequence(r);
 }
 
 /* A bound near what the sequence holds, or one of the extremes. */
 static cellar_pos pick_bound(diff_round *r, cellar_seq seq, bool is_end)
 {
     uint32_t n_choices = is_end ? 4 : 5;
+    /* clang-format off */
     switch (random_below(&r->random, n_choices + 3)) {
     case 0: return -1;
     case 1: return random_one_in(&r->random, 8) ? INT32_MIN : is_end ? -1 : 0;
     case 2: return random_one_in(&r->random, 8) ? INT32_MAX : is_end ? -1 : 0;
     default: break;
     }
-    if (seq < 0)
-        return random_between(&r->random, 0, 10);
+    /* clang-format on */
+    if (seq < 0) return random_between(&r->random, 0, 10);
     const model_sequence *sequence = memory_model_sequence(&r->model, seq);
-    if (sequence->n == 0)
-        return random_between(&r->random, 0, 4);
+    if (sequence->n == 0) return random_between(&r->random, 0, 4);
     int64_t pos = sequence->entries[random_below(&r->random, sequence->n)].pos;
     pos += random_between(&r->random, -1, 2);
     return (cellar_pos)(pos < 0 ? 0 : pos > INT32_MAX ? INT32_MAX : pos);
@@ -128,13 +128,17 @@ static void pick_range(diff_round *r, cellar_seq seq, cellar_pos *p0, cellar_pos
 
 static cellar_pos pick_delta(diff_round *r)
 {
+    /* clang-format off */
     switch (random_below(&r->random, 12)) {
     case 0: return 0;
     case 1: return random_between(&r->random, -1000, 1000);
-    case 2: return random_one_in(&r->random, 4) ? INT32_MIN : random_between(&r->random, 100000, 10000000);
-    case 3: return random_one_in(&r->random, 4) ? INT32_MAX : INT32_MAX - random_between(&r->random, 0, 40);
+    case 2: return random_between(&r->random, 100000, 10000000);
+    case 3: return INT32_MAX - random_between(&r->random, 0, 40);
+    case 4: return random_one_in(&r->random, 3) ? INT32_MIN : -1;
+    case 5: return 64 * random_between(&r->random, -2, 4);
     default: return random_between(&r->random, -12, 12);
     }
+    /* clang-format on */
 }
 
 /* An error to fill, or now and then none. */
@@ -144,16 +148,14 @@ static cellar_error *pick_error(diff_round *r, cellar_error *error)
     return random_one_in(&r->random, 8) ? NULL : error;
 }
 
-/* ---- operations on sequences ------------------------------------------------------------------ */
+/* ---- operations on sequences ----------------------------------------------------------------- */
 
 /* Judge a call; the state has to follow the model, or to stay when the call failed. */
 static void conclude(diff_round *r, const char *call, cellar_status got, cellar_status expected,
                      const cellar_error *error, int64_t at)
 {
-    if (!round_judge(r, call, got, expected, error, at))
-        return;
-    if (got != CELLAR_OK)
-        round_unchanged(r, call);
+    if (!round_judge(r, call, got, expected, error, at)) return;
+    if (got != CELLAR_OK) round_unchanged(r, call);
 }
 
 static void do_remove(diff_round *r)
@@ -175,8 +177,7 @@ static void do_copy(diff_round *r)
     cellar_error error, *e = pick_error(r, &error);
     cellar_seq from = pick_any_sequence(r), to = pick_any_sequence(r);
     cellar_pos p0 = 0, p1 = -1;
-    if (random_one_in(&r->random, 2))
-        pick_range(r, from, &p0, &p1);
+    if (random_one_in(&r->random, 2)) pick_range(r, from, &p0, &p1);
     round_log(r, "copy(%d, %d, %d, %d)", from, to, p0, p1);
     cellar_status expected = memory_model_copy(&r->model, from, to, p0, p1);
     conclude(r, "cellar_copy", cellar_copy(r->d.memory, from, to, p0, p1, e), expected, e,
@@ -192,13 +193,29 @@ static void do_keep(diff_round *r)
     conclude(r, "cellar_keep", cellar_keep(r->d.memory, seq, e), expected, e, MODEL_AT_UNSAID);
 }
 
+/* A run of the sequence, and the way to where it has the shift of another: runs meet again. */
+static bool pick_homecoming(diff_round *r, cellar_seq seq, cellar_pos *p0, cellar_pos *p1,
+                            cellar_pos *delta)
+{
+    const drive_snapshot *now = &r->before;
+    if (now->n_runs == 0) return false;
+    const cellar_run *run = &now->runs[random_below(&r->random, now->n_runs)];
+    const cellar_run *other = &now->runs[random_below(&r->random, now->n_runs)];
+    if (run->seq != seq || other->seq != seq) return false;
+    *p0 = run->pos;
+    *p1 = run->pos + (cellar_pos)run->len;
+    *delta = (random_one_in(&r->random, 2) ? 0 : other->shift) - run->shift;
+    return true;
+}
+
 static void do_shift(diff_round *r)
 {
     cellar_error error, *e = pick_error(r, &error);
     cellar_seq seq = pick_any_sequence(r);
     cellar_pos p0, p1, delta = pick_delta(r);
     int64_t at;
-    pick_range(r, seq, &p0, &p1);
+    if (!random_one_in(&r->random, 2) || !pick_homecoming(r, seq, &p0, &p1, &delta))
+        pick_range(r, seq, &p0, &p1);
     round_log(r, "shift(%d, %d, %d, %d)", seq, p0, p1, delta);
     cellar_status expected = memory_model_shift(&r->model, seq, p0, p1, delta, &at);
     conclude(r, "cellar_shift", cellar_shift(r->d.memory, seq, p0, p1, delta, e), expected, e, at);
@@ -211,11 +228,12 @@ static void do_shift_context(diff_round *r)
     cellar_pos length = seq < 0 ? 0 : memory_model_pos_max(&r->model, seq);
     length = length > 2000 || length < 0 ? 4 : length;
     cellar_pos keep = random_between(&r->random, -1, length + 1);
-    cellar_pos discard = random_one_in(&r->random, 2) ? 0 : random_between(&r->random, -1, length + 2);
+    cellar_pos discard = random_one_in(&r->random, 2) ? 0
+                                                      : random_between(&r->random, -1, length + 2);
     cellar_pos expected_drop = 0, drop = 0;
     round_log(r, "shift_context(%d, %d, %d)", seq, keep, discard);
-    cellar_status expected =
-        memory_model_shift_context(&r->model, seq, keep, discard, &expected_drop);
+    cellar_status expected = memory_model_shift_context(&r->model, seq, keep, discard,
+                                                        &expected_drop);
     cellar_status got = cellar_shift_context(r->d.memory, seq, keep, discard,
                                              random_one_in(&r->random, 8) ? NULL : &drop, e);
     conclude(r, "cellar_shift_context", got, expected, e, MODEL_AT_UNSAID);
@@ -231,7 +249,7 @@ static void do_clear(diff_round *r)
     conclude(r, "cellar_clear", cellar_clear(r->d.memory, e), CELLAR_OK, e, MODEL_AT_UNSAID);
 }
 
-/* ---- questions -------------------------------------------------------------------------------- */
+/* ---- questions ------------------------------------------------------------------------------- */
 
 static void do_continue(diff_round *r)
 {
@@ -273,8 +291,8 @@ static bool match_row(diff_round *r, uint32_t layer, const model_entry *entry, c
     double angle = 0x1p-50 * ((double)entry->pos + cell->stored_pos);
     for (uint32_t i = 0; i < shape->k_size * shape->n_kv_heads; i++)
         if (!(fabs(k[i] - want_k[i]) <= (0x1p-19 + angle) * 3 + 2 * doubt[i]))
-            return round_fail(r, "row of position %d: key element %u is %g, expected %g", entry->pos,
-                              i, (double)k[i], want_k[i]);
+            return round_fail(r, "row of position %d: key element %u is %g, expected %g",
+                              entry->pos, i, (double)k[i], want_k[i]);
     for (uint32_t i = 0; i < shape->v_size * shape->n_kv_heads; i++)
         if (!(v[i] == want_v[i]))
             return round_fail(r, "row of position %d: value element %u is %g, expected %g",
@@ -309,19 +327,19 @@ static void do_read(diff_round *r)
             round_judge(r, "cellar_read_rows", got, CELLAR_NOT_FOUND, &error, p0 + (cellar_pos)i);
             return;
         }
-        if (got == CELLAR_OK && !match_row(r, layer, entry, k + i * k_row, v + i * v_row))
-            return;
+        if (got == CELLAR_OK && !match_row(r, layer, entry, k + i * k_row, v + i * v_row)) return;
     }
     round_judge(r, "cellar_read_rows", got, CELLAR_OK, &error, -1);
 }
 
-/* ---- a round ---------------------------------------------------------------------------------- */
+/* ---- a round --------------------------------------------------------------------------------- */
 
 void round_fill_row(const diff_round *r, uint32_t layer, drive_row what, uint64_t id, float *to)
 {
     const cellar_layer *shape = &r->d.layers[layer];
-    size_t n = what == DRIVE_Q ? shape->n_heads * shape->k_size
-                               : shape->n_kv_heads * (what == DRIVE_K ? shape->k_size : shape->v_size);
+    size_t n = what == DRIVE_Q
+                   ? shape->n_heads * shape->k_size
+                   : shape->n_kv_heads * (what == DRIVE_K ? shape->k_size : shape->v_size);
     drive_fill(to, n, random_mix(r->d.seed + id, layer * 3 + what));
     for (size_t i = 0; i < n && layer == 0; i++)
         to[i] = what == DRIVE_K ? 0.0f : to[i] < 0 ? -1.0f : 1.0f;
@@ -329,14 +347,15 @@ void round_fill_row(const diff_round *r, uint32_t layer, drive_row what, uint64_
 
 static uint32_t pick_pool(uint64_t *random)
 {
-    static const uint32_t pools[] = {1, 7, 7, 7, 32, 32, 32, 32, 32, 32, 64, 64, 64, 64, 64, 64, 200,
-                                     200, 200, 1000};
+    static const uint32_t pools[] = {1,  7,  7,  7,  32, 32, 32,  32,  32,  32,
+                                     64, 64, 64, 64, 64, 64, 200, 200, 200, 1000};
     return pools[random_below(random, sizeof pools / sizeof *pools)];
 }
 
 static void pick_layers(diff_round *r, uint64_t *random)
 {
-    static const cellar_rope_kind kinds[] = {CELLAR_ROPE_NONE, CELLAR_ROPE_NORMAL, CELLAR_ROPE_NEOX};
+    static const cellar_rope_kind kinds[] = {CELLAR_ROPE_NONE, CELLAR_ROPE_NORMAL,
+                                             CELLAR_ROPE_NEOX};
     cellar_layer *a = &r->d.layers[0], *b = &r->d.layers[1];
     r->d.n_layers = 2;
     *a = drive_layer(1, 1, 2, 32);
@@ -344,6 +363,7 @@ static void pick_layers(diff_round *r, uint64_t *random)
     a->rope.kind = kinds[random_below(random, 3)];
     b->rope.kind = kinds[random_below(random, 3)];
     b->rope.n_rot = random_one_in(random, 2) ? 0 : 2;
+    b->rope.yarn_attn = random_one_in(random, 2) ? 1.25 : 1;
     b->k_type = random_one_in(random, 2) ? CELLAR_F16 : CELLAR_F32;
     b->v_type = random_one_in(random, 2) ? CELLAR_F16 : CELLAR_F32;
     a->is_causal = b->is_causal = !random_one_in(random, 5);
@@ -358,10 +378,8 @@ static bool open_round(diff_round *r)
     config.n_ubatch = 1 + random_below(&random, 8);
     config.cpu_mask = random_one_in(&random, 4) ? CELLAR_CPU_SCALAR : CELLAR_CPU_ALL;
     r->n_names = 1 + random_below(&random, ROUND_SEQUENCES);
-    if (r->options.n_cells)
-        config.n_cells = r->options.n_cells;
-    if (r->options.n_sequences)
-        r->n_names = r->options.n_sequences;
+    if (r->options.n_cells) config.n_cells = r->options.n_cells;
+    if (r->options.n_sequences) r->n_names = r->options.n_sequences;
     memcpy(r->names, names, sizeof names);
     pick_layers(r, &random);
     r->d.seed = random;
@@ -394,8 +412,7 @@ static void carry_out(diff_round *r, const operation *what)
     r->random = what->seed;
     operations[what->kind](r);
     r->out->tally[TALLY_OPERATIONS]++;
-    if (r->out->failed || !round_compare(r))
-        return;
+    if (r->out->failed || !round_compare(r)) return;
     drive_snapshot old = r->before;
     r->before = r->after;
     r->after = old;

@@ -1,11 +1,12 @@
 /*
- * differential_step.c: the operation "step" of the differential test: draw a batch (good or bad), ask
- * the model what must happen, and take the library through it.
+ * differential_step.c: the operation "step" of the differential test: draw a batch (good or bad),
+ * ask the model what must happen, and take the library through it.
  *
  * Micro-batches and layers are stored in a random legal order, sometimes with a call that is not
  * legal in between; some steps try to change the memory while they are open (CELLAR_BUSY), some are
- * aborted half way. In a sample of the steps every query is attended, some of them again after later
- * micro-batches were stored, and compared with brute force over the tokens that the model says it sees.
+ * aborted half way. In a sample of the steps every query is attended, some of them again after
+ * later micro-batches were stored, and compared with brute force over the tokens that the model
+ * says it sees.
  */
 #include "differential.h"
 
@@ -53,11 +54,12 @@ static void make_room(const diff_round *r, trial *t, uint32_t n)
     t->first_id = r->model.next_id;
 }
 
-/* ---- drawing a batch -------------------------------------------------------------------------- */
+/* ---- drawing a batch ------------------------------------------------------------------------- */
 
 static uint32_t pick_length(diff_round *r)
 {
     uint32_t n_free = r->model.n_cells - memory_model_count_used(&r->model);
+    /* clang-format off */
     switch (random_below(&r->random, 16)) {
     case 0: return n_free + 1;
     case 1: return random_one_in(&r->random, 3) ? n_free : 1 + n_free / 4;
@@ -68,6 +70,7 @@ static uint32_t pick_length(diff_round *r)
     case 6: return random_one_in(&r->random, 8) ? 0 : 2;
     default: return 1;
     }
+    /* clang-format on */
 }
 
 static bool hold_the_same(diff_round *r, cellar_seq a, cellar_seq b)
@@ -76,7 +79,8 @@ static bool hold_the_same(diff_round *r, cellar_seq a, cellar_seq b)
     memory_model_sequence(&r->model, b);
     const model_sequence *x = memory_model_sequence(&r->model, a);
     const model_sequence *y = memory_model_sequence(&r->model, b);
-    return x->n == y->n && (x->n == 0 || !memcmp(x->entries, y->entries, x->n * sizeof *x->entries));
+    return x->n == y->n &&
+           (x->n == 0 || !memcmp(x->entries, y->entries, x->n * sizeof *x->entries));
 }
 
 /* A sequence and, mostly, those that hold the same as it. */
@@ -120,8 +124,7 @@ static void draw_singles(diff_round *r, trial *t)
 
 static void draw_tokens(diff_round *r, trial *t)
 {
-    if (random_one_in(&r->random, 8))
-        return; /* unknown: NULL */
+    if (random_one_in(&r->random, 8)) return; /* unknown: NULL */
     for (uint32_t i = 0; i < t->batch.n_tokens; i++)
         t->tokens[i] = random_one_in(&r->random, 30)
                            ? -1
@@ -129,15 +132,13 @@ static void draw_tokens(diff_round *r, trial *t)
     t->batch.tokens = t->tokens;
 }
 
-/* Positions as they would come by themselves; an empty sequence may begin anywhere; some are wrong. */
+/* Positions as they would come anyway; an empty sequence may begin anywhere; some are wrong. */
 static void draw_positions(diff_round *r, trial *t)
 {
     int64_t at;
     uint32_t n = t->batch.n_tokens;
-    if (n == 0 || random_one_in(&r->random, 2))
-        return;
-    if (memory_model_plan(&r->model, &t->batch, t->given, &at) == CELLAR_INVALID)
-        return;
+    if (n == 0 || random_one_in(&r->random, 2)) return;
+    if (memory_model_plan(&r->model, &t->batch, t->given, &at) == CELLAR_INVALID) return;
     if (random_one_in(&r->random, 4)) { /* a start that is not 0, for all sequences alike */
         cellar_pos start = random_one_in(&r->random, 3)
                                ? INT32_MAX - random_between(&r->random, 1, 20)
@@ -159,24 +160,25 @@ static void draw_positions(diff_round *r, trial *t)
 static bool spoil(diff_round *r, trial *t)
 {
     uint32_t n = t->batch.n_tokens;
-    if (n == 0 || !random_one_in(&r->random, 30))
-        return false;
+    if (n == 0 || !random_one_in(&r->random, 30)) return false;
     uint32_t i = random_below(&r->random, n);
     switch (random_below(&r->random, 5)) {
-    case 0: t->batch.struct_size = 0; break;
-    case 1: t->batch.struct_size--; break;
+    case 0:
+        t->batch.struct_size = 0;
+        break;
+    case 1:
+        t->batch.struct_size--;
+        break;
     case 2:
         t->batch.seqs = t->seqs;
         t->seqs[t->batch.seq_begin ? t->seq_begin[i] : i] = -1 - random_between(&r->random, 0, 3);
         break;
     case 3:
-        if (!t->batch.seq_begin)
-            return false;
+        if (!t->batch.seq_begin) return false;
         t->batch.seqs = NULL;
         break;
     default:
-        if (!t->batch.seq_begin)
-            return false;
+        if (!t->batch.seq_begin) return false;
         t->seq_begin[i + 1] = random_one_in(&r->random, 2) ? t->seq_begin[i] : 0;
         break;
     }
@@ -195,11 +197,10 @@ static void draw(diff_round *r, trial *t)
         draw_singles(r, t);
     draw_tokens(r, t);
     draw_positions(r, t);
-    if (!spoil(r, t))
-        t->expected = memory_model_plan(&r->model, &t->batch, t->positions, &t->at);
+    if (!spoil(r, t)) t->expected = memory_model_plan(&r->model, &t->batch, t->positions, &t->at);
 }
 
-/* ---- an open step ----------------------------------------------------------------------------- */
+/* ---- an open step ---------------------------------------------------------------------------- */
 
 /* The micro-batches together are the batch, in order, none longer than allowed. */
 static bool learn_ubatches(diff_round *r, trial *t)
@@ -216,14 +217,15 @@ static bool learn_ubatches(diff_round *r, trial *t)
         for (uint32_t i = 0; i < ubatch.n_tokens; i++, seen++) {
             if (seen >= t->batch.n_tokens || ubatch.indices[i] != seen ||
                 ubatch.positions[i] != t->positions[seen])
-                return round_fail(r, "micro-batch %u token %u is token %u at %d, expected %u at %d", u,
-                                  i, ubatch.indices[i], ubatch.positions[i], seen,
+                return round_fail(r, "micro-batch %u token %u is token %u at %d, expected %u at %d",
+                                  u, i, ubatch.indices[i], ubatch.positions[i], seen,
                                   seen < t->batch.n_tokens ? t->positions[seen] : -1);
             t->ubatch_of[seen] = u;
         }
     }
     cellar_ubatch none;
-    if (seen != t->batch.n_tokens || cellar_get_ubatch(r->d.memory, n, &none, NULL) != CELLAR_INVALID)
+    if (seen != t->batch.n_tokens ||
+        cellar_get_ubatch(r->d.memory, n, &none, NULL) != CELLAR_INVALID)
         return round_fail(r, "%u micro-batches hold %u of %u tokens", n, seen, t->batch.n_tokens);
     return true;
 }
@@ -240,8 +242,8 @@ static uint32_t span(const trial *t, uint32_t u, uint32_t *first)
     return n;
 }
 
-static float *rows_of(const diff_round *r, const trial *t, uint32_t u, uint32_t layer, drive_row what,
-                      size_t row)
+static float *rows_of(const diff_round *r, const trial *t, uint32_t u, uint32_t layer,
+                      drive_row what, size_t row)
 {
     uint32_t first = 0, n = span(t, u, &first);
     float *rows = drive_grab(n * row, sizeof *rows);
@@ -258,22 +260,20 @@ static bool store(diff_round *r, trial *t, uint32_t u, uint32_t layer, cellar_st
     cellar_error error;
     cellar_status got = cellar_store(r->d.memory, u, layer, k, v, &error);
     uint32_t first;
-    if (got == CELLAR_OK)
-        r->rows_written += span(t, u, &first);
+    if (got == CELLAR_OK) r->rows_written += span(t, u, &first);
     free(k);
     free(v);
     return round_judge(r, "cellar_store", got, expected, &error, MODEL_AT_UNSAID);
 }
 
-/* ---- attention -------------------------------------------------------------------------------- */
+/* ---- attention ------------------------------------------------------------------------------- */
 
 static bool stands_in(const cellar_batch *batch, uint32_t i, cellar_seq seq)
 {
     uint32_t n;
     const cellar_seq *seqs = memory_model_batch_seqs(batch, i, &n);
     for (uint32_t s = 0; s < n; s++)
-        if (seqs[s] == seq)
-            return true;
+        if (seqs[s] == seq) return true;
     return false;
 }
 
@@ -295,9 +295,9 @@ static uint32_t gather_visible(diff_round *r, const trial *t, uint32_t me, uint3
         } else {
             uint32_t other = i - past->n;
             bool is_seen = t->ubatch_of[other] <= t->ubatch_of[me] &&
-                           (!r->d.layers[layer].is_causal || t->positions[other] <= t->positions[me]);
-            if (!is_seen || !stands_in(&t->batch, other, seq))
-                continue;
+                           (!r->d.layers[layer].is_causal ||
+                            t->positions[other] <= t->positions[me]);
+            if (!is_seen || !stands_in(&t->batch, other, seq)) continue;
             rows[n] = (attention_model_row){t->positions[other], t->positions[other], NULL, NULL};
             id = t->first_id + other;
         }
@@ -327,10 +327,11 @@ static bool match_query(diff_round *r, const trial *t, uint32_t me, uint32_t lay
     free(numbers);
     r->out->tally[TALLY_ATTENDED]++;
     if (worst > 1)
-        return round_fail(r,
-                          "token %u of the batch, position %d, layer %u: attention over %u tokens is "
-                          "%.3g times the bound away (first number %g, expected %g)",
-                          me, t->positions[me], layer, n, worst, (double)got[0], out[0]);
+        return round_fail(
+            r,
+            "token %u of the batch, position %d, layer %u: attention over %u tokens is "
+            "%.3g times the bound away (first number %g, expected %g)",
+            me, t->positions[me], layer, n, worst, (double)got[0], out[0]);
     return true;
 }
 
@@ -344,8 +345,8 @@ static bool attend(diff_round *r, const trial *t, uint32_t u, uint32_t layer)
     memset(out, 0xff, n * out_row * sizeof *out); /* NaN: every number has to be written */
     cellar_error error;
     bool is_good = round_judge(r, "cellar_attend",
-                               cellar_attend(r->d.memory, u, layer, q, out, &error), CELLAR_OK, &error,
-                               -1);
+                               cellar_attend(r->d.memory, u, layer, q, out, &error), CELLAR_OK,
+                               &error, -1);
     for (uint32_t i = 0; i < n && is_good; i++)
         if (n <= 12 || random_one_in(&r->random, n / 8))
             is_good = match_query(r, t, first + i, layer, q + i * q_row, out + i * out_row);
@@ -354,7 +355,7 @@ static bool attend(diff_round *r, const trial *t, uint32_t u, uint32_t layer)
     return is_good;
 }
 
-/* ---- carrying a step out ---------------------------------------------------------------------- */
+/* ---- carrying a step out --------------------------------------------------------------------- */
 
 /* Everything that would change the memory has to wait. */
 static bool try_busy(diff_round *r)
@@ -365,18 +366,18 @@ static bool try_busy(diff_round *r)
     batch.n_tokens = 1;
     batch.seqs = &seq;
     cellar_error error;
-    return round_judge(r, "remove in a step", cellar_remove(memory, seq, 0, -1, &error), CELLAR_BUSY,
-                       &error, MODEL_AT_UNSAID) &&
+    return round_judge(r, "remove in a step", cellar_remove(memory, seq, 0, -1, &error),
+                       CELLAR_BUSY, &error, MODEL_AT_UNSAID) &&
            round_judge(r, "copy in a step", cellar_copy(memory, seq, other, 0, -1, &error),
                        CELLAR_BUSY, &error, MODEL_AT_UNSAID) &&
            round_judge(r, "keep in a step", cellar_keep(memory, seq, &error), CELLAR_BUSY, &error,
                        MODEL_AT_UNSAID) &&
-           round_judge(r, "shift in a step", cellar_shift(memory, seq, 0, -1, 1, &error), CELLAR_BUSY,
-                       &error, MODEL_AT_UNSAID) &&
+           round_judge(r, "shift in a step", cellar_shift(memory, seq, 0, -1, 1, &error),
+                       CELLAR_BUSY, &error, MODEL_AT_UNSAID) &&
            round_judge(r, "clear in a step", cellar_clear(memory, &error), CELLAR_BUSY, &error,
                        MODEL_AT_UNSAID) &&
-           round_judge(r, "begin in a step", cellar_begin(memory, &batch, &error), CELLAR_BUSY, &error,
-                       MODEL_AT_UNSAID);
+           round_judge(r, "begin in a step", cellar_begin(memory, &batch, &error), CELLAR_BUSY,
+                       &error, MODEL_AT_UNSAID);
 }
 
 /* While a step is open, the runs are those from before and n_used counts the reserved cells. */
@@ -390,12 +391,12 @@ static bool match_open(diff_round *r, const trial *t)
                r->after.runs[i].pos == r->before.runs[i].pos &&
                r->after.runs[i].cell == r->before.runs[i].cell &&
                r->after.runs[i].len == r->before.runs[i].len;
-    if (!same)
-        return round_fail(r, "an open step can be seen in the runs");
+    if (!same) return round_fail(r, "an open step can be seen in the runs");
     if (r->after.stats.n_used != r->before.stats.n_used + t->batch.n_tokens ||
         r->after.n_cells != r->after.stats.n_used)
-        return round_fail(r, "an open step of %u: used %u, visited %u, before %u", t->batch.n_tokens,
-                          r->after.stats.n_used, r->after.n_cells, r->before.stats.n_used);
+        return round_fail(r, "an open step of %u: used %u, visited %u, before %u",
+                          t->batch.n_tokens, r->after.stats.n_used, r->after.n_cells,
+                          r->before.stats.n_used);
     cellar_error error;
     return round_judge(r, "cellar_check in a step", cellar_check(r->d.memory, &error), CELLAR_OK,
                        &error, -1);
@@ -417,7 +418,7 @@ static bool try_wrong_store(diff_round *r, trial *t)
     return true;
 }
 
-/* Store all (or, to be aborted, some of) the micro-batches; attend if this step is in the sample. */
+/* Store n_stores micro-batches (all, but in a step to be aborted); attend in a sample of steps. */
 static bool fill_step(diff_round *r, trial *t, bool is_sample, uint32_t n_stores)
 {
     uint32_t n = cellar_count_ubatches(r->d.memory);
@@ -426,10 +427,8 @@ static bool fill_step(diff_round *r, trial *t, bool is_sample, uint32_t n_stores
         uint32_t layer = random_below(&r->random, r->d.n_layers);
         while (t->stored[layer] == n)
             layer = (layer + 1) % r->d.n_layers;
-        if (is_odd && !try_wrong_store(r, t))
-            return false;
-        if (!store(r, t, t->stored[layer], layer, CELLAR_OK))
-            return false;
+        if (is_odd && !try_wrong_store(r, t)) return false;
+        if (!store(r, t, t->stored[layer], layer, CELLAR_OK)) return false;
         t->stored[layer]++;
         uint32_t again = random_below(&r->random, t->stored[layer]);
         if (is_sample && (!attend(r, t, t->stored[layer] - 1, layer) ||
@@ -469,8 +468,7 @@ static void carry_through(diff_round *r, trial *t)
         (random_one_in(&r->random, 4) && !match_open(r, t)))
         return;
     uint32_t n_stores = cellar_count_ubatches(r->d.memory) * r->d.n_layers;
-    if (is_abort)
-        n_stores = random_below(&r->random, n_stores + 1);
+    if (is_abort) n_stores = random_below(&r->random, n_stores + 1);
     if (fill_step(r, t, is_sample, n_stores) && finish(r, t, is_abort) &&
         cellar_count_ubatches(r->d.memory) != 0)
         round_fail(r, "the step is over and still has micro-batches");
@@ -478,8 +476,7 @@ static void carry_through(diff_round *r, trial *t)
 
 static void log_trial(diff_round *r, const trial *t)
 {
-    if (!r->options.log)
-        return;
+    if (!r->options.log) return;
     round_log(r, "step of %u: %s", t->batch.n_tokens, cellar_status_text(t->expected));
     for (uint32_t i = 0; i < t->batch.n_tokens && t->expected == CELLAR_OK; i++) {
         uint32_t n;

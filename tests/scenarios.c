@@ -1,11 +1,10 @@
 /*
  * scenarios.c: tests that tell a story, each with the name of what it shows.
  *
- * S-numbers are the scenarios that the project set itself, D-numbers the faults of an older design that
- * must not come back. "Same result" means equal to the last bit. A scenario that
- * fails prints the condition and its place, and the others still run.
- * Usage: scenarios [WORD]: only those whose name contains WORD. Ends with
- * `N passed, N failed, N skipped`; exits 1 when one failed.
+ * S-numbers are the scenarios that the project set itself, D-numbers the faults of an older design
+ * that must not come back. "Same result" means equal to the last bit. A scenario that fails prints
+ * the condition and its place, and the others still run. Usage: scenarios [WORD]: only those whose
+ * name contains WORD. Ends with `N passed, N failed, N skipped`; exits 1 when one failed.
  */
 #include "scenarios.h"
 
@@ -18,8 +17,7 @@ static uint32_t n_broken; /* failed checks of the scenario that runs */
 
 void scenario_check(bool is_true, const char *text, const char *file, int line)
 {
-    if (is_true)
-        return;
+    if (is_true) return;
     n_broken++;
     const char *slash = strrchr(file, '/');
     printf("    %s:%d: not so: %s\n", slash ? slash + 1 : file, line, text);
@@ -55,7 +53,7 @@ void scenario_open_rotating(drive *d, cellar_type type, uint32_t n_cells, uint32
     scenario_open(d, n_cells, n_ubatch);
 }
 
-/* ---- seeing which tokens a query sees ---------------------------------------------------------- */
+/* ---- seeing which tokens a query sees -------------------------------------------------------- */
 
 void scenario_open_counting(drive *d, uint32_t n_cells, uint32_t n_ubatch)
 {
@@ -70,8 +68,7 @@ static cellar_status count_ubatch(drive *d, uint32_t u, const cellar_token *toke
 {
     cellar_ubatch ubatch;
     cellar_status status = cellar_get_ubatch(d->memory, u, &ubatch, NULL);
-    if (status != CELLAR_OK)
-        return status;
+    if (status != CELLAR_OK) return status;
     float *k = drive_grab((size_t)ubatch.n_tokens * 2, sizeof *k);
     float *v = drive_grab((size_t)ubatch.n_tokens * SCENARIO_IDS, sizeof *v);
     float *q = drive_grab((size_t)ubatch.n_tokens * 2, sizeof *q);
@@ -81,8 +78,7 @@ static cellar_status count_ubatch(drive *d, uint32_t u, const cellar_token *toke
         q[2 * i] = 1;
     }
     status = cellar_store(d->memory, u, 0, k, v, NULL);
-    if (status == CELLAR_OK)
-        status = cellar_attend(d->memory, u, 0, q, out, NULL);
+    if (status == CELLAR_OK) status = cellar_attend(d->memory, u, 0, q, out, NULL);
     memcpy(mean, out + (size_t)(ubatch.n_tokens - 1) * SCENARIO_IDS, SCENARIO_IDS * sizeof *mean);
     free(k);
     free(v);
@@ -108,8 +104,7 @@ cellar_status scenario_append(drive *d, cellar_seq seq, cellar_token first, uint
     uint32_t n_ubatches = status == CELLAR_OK ? cellar_count_ubatches(d->memory) : 0;
     for (uint32_t u = 0; u < n_ubatches && status == CELLAR_OK; u++)
         status = count_ubatch(d, u, tokens, mean);
-    if (n_ubatches > 0 && status == CELLAR_OK)
-        status = cellar_commit(d->memory, NULL);
+    if (n_ubatches > 0 && status == CELLAR_OK) status = cellar_commit(d->memory, NULL);
     for (uint32_t i = 0; i < SCENARIO_IDS && seen; i++)
         seen[i] = mean[i] > 0;
     free(tokens);
@@ -125,7 +120,7 @@ uint32_t scenario_count(const bool *seen)
     return n;
 }
 
-/* ---- small helpers ---------------------------------------------------------------------------- */
+/* ---- small helpers --------------------------------------------------------------------------- */
 
 static cellar_statistics stats_of(const drive *d)
 {
@@ -152,8 +147,7 @@ bool scenario_leaves_unchanged(drive *d, void (*act)(drive *d, void *argument), 
     act(d, argument);
     is_same = is_same && drive_snapshot_take(&after, d->memory) &&
               drive_snapshot_equal(&before, &after, why);
-    if (!is_same)
-        printf("    changed: %s\n", why);
+    if (!is_same) printf("    changed: %s\n", why);
     drive_snapshot_free(&before);
     drive_snapshot_free(&after);
     return is_same;
@@ -166,10 +160,11 @@ void scenario_expected_key(const drive *d, cellar_token token, cellar_pos stored
     float *raw_k = drive_grab((size_t)layer->n_kv_heads * layer->k_size, sizeof *raw_k);
     float *raw_v = drive_grab((size_t)layer->n_kv_heads * layer->v_size, sizeof *raw_v);
     double *v = drive_grab((size_t)layer->n_kv_heads * layer->v_size, sizeof *v);
-    double *all = drive_grab((size_t)layer->n_kv_heads * layer->k_size, sizeof *all);
+    size_t n_k = (size_t)layer->n_kv_heads * layer->k_size;
+    double *all = drive_grab(2 * n_k, sizeof *all);
     drive_token_row(d, 0, DRIVE_K, token, raw_k);
     const attention_model_row row = {pos, stored, raw_k, raw_v};
-    attention_model_rows(layer, &row, all, v, NULL);
+    attention_model_rows(layer, &row, all, v, all + n_k);
     memcpy(k, all, layer->k_size * sizeof *k);
     free(raw_k);
     free(raw_v);
@@ -185,12 +180,11 @@ bool scenario_same_bits(const float *a, const float *b, size_t n)
 bool scenario_all_finite(const float *a, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (!isfinite(a[i]))
-            return false;
+        if (!isfinite(a[i])) return false;
     return true;
 }
 
-/* ---- running ---------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 int main(int argc, char **argv)
 {
@@ -198,8 +192,7 @@ int main(int argc, char **argv)
     uint32_t passed = 0, failed = 0;
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
         for (const scenario *s = tables[t]; s->name; s++) {
-            if (argc > 1 && !strstr(s->name, argv[1]))
-                continue;
+            if (argc > 1 && !strstr(s->name, argv[1])) continue;
             n_broken = 0;
             s->run();
             printf("%s %s\n", n_broken ? "FAIL" : "ok  ", s->name);

@@ -1,6 +1,6 @@
 /*
- * scenarios.h: the small frame of the scenario tests. A scenario is a function that calls CHECK; its
- * name is a sentence. scenarios.c lists and runs them, scenarios_<what>.c hold them.
+ * scenarios.h: the small frame of the scenario tests. A scenario is a function that calls CHECK;
+ * its name is a sentence. scenarios.c lists and runs them, scenarios_<what>.c hold them.
  *
  * CHECK notes a failure with its place and goes on, so that one run shows all of them. Nothing here
  * stops the program except running out of memory. CELLAR_CPU=scalar in the environment makes all
@@ -18,9 +18,10 @@ typedef struct scenario {
 } scenario;
 
 /* Each table ends with a NULL name. */
-extern const scenario scenarios_basic[];     /* scenarios_basic.c: S01, S02, S08, S10, S12, S19 */
-extern const scenario scenarios_equality[];  /* scenarios_equality.c: equal to the last bit */
-extern const scenario scenarios_defects[];   /* scenarios_defects.c: faults of the original, by number */
+extern const scenario scenarios_basic[];    /* scenarios_basic.c: S01, S02, S08, S10, S12, S19 */
+extern const scenario scenarios_equality[]; /* scenarios_equality.c: equal to the last bit */
+extern const scenario
+    scenarios_defects[]; /* scenarios_defects.c: faults of the original, by number */
 
 void scenario_check(bool is_true, const char *text, const char *file, int line);
 
@@ -33,8 +34,8 @@ void scenario_open(drive *d, uint32_t n_cells, uint32_t n_ubatch);
 void scenario_open_rotating(drive *d, cellar_type type, uint32_t n_cells, uint32_t n_ubatch);
 
 /*
- * One layer in which a query sees which tokens there are: keys are zero, so attention is a plain mean,
- * and the value of token t is one-hot at t % SCENARIO_IDS.
+ * One layer in which a query sees which tokens there are: keys are zero, so attention is a plain
+ * mean, and the value of token t is one-hot at t % SCENARIO_IDS.
  */
 #define SCENARIO_IDS 128
 void scenario_open_counting(drive *d, uint32_t n_cells, uint32_t n_ubatch);

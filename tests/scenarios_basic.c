@@ -1,6 +1,8 @@
 /*
- * scenarios_basic.c: S01, S02, S08, S10, and of S12 and S19 what applies to one pool of full attention,
- * step by step as they are written. Sequences A, B, C, ... are 0, 1, 2, ...
+ * scenarios_basic.c: S01, S02, S08, S10, and of S12 and S19 what applies to one pool of full
+ * attention, step by step as they are written. Sequences A, B, C, ... are 0, 1, 2, ...
+ *
+ * A check that does not hold is noted with its place and the scenario goes on (scenarios.h).
  */
 #include "scenarios.h"
 
@@ -10,7 +12,7 @@
 
 enum { A, B, C, D, E };
 
-/* ---- S01: holes are usable space --------------------------------------------------------------- */
+/* ---- S01: holes are usable space ------------------------------------------------------------- */
 
 /* Tokens 10 s .. 10 s + 3 of sequences A to D, one at a time, in turn: the pool of 16 is full. */
 static void fill_in_turn(drive *d)
@@ -70,7 +72,7 @@ static void s01_sees(void)
     drive_close(&d);
 }
 
-/* ---- S02: a batch that does not fit changes nothing --------------------------------------------- */
+/* ---- S02: a batch that does not fit changes nothing ------------------------------------------ */
 
 static void append_five(drive *d, void *argument)
 {
@@ -108,7 +110,7 @@ static void s02(void)
     drive_close(&d);
 }
 
-/* ---- S08: shared prefix: counting owners -------------------------------------------------------- */
+/* ---- S08: shared prefix: counting owners ----------------------------------------------------- */
 
 static void s08(void)
 {
@@ -131,7 +133,7 @@ static void s08(void)
     drive_close(&d);
 }
 
-/* ---- S10: context shift arithmetic and bad arguments -------------------------------------------- */
+/* ---- S10: context shift arithmetic and bad arguments ----------------------------------------- */
 
 static void s10(void)
 {
@@ -148,7 +150,8 @@ static void s10(void)
     float k[16];
     double want[8];
     CHECK(cellar_read_rows(d.memory, A, 0, 4, 1, k, NULL, NULL) == CELLAR_OK);
-    scenario_expected_key(&d, 10, 4, 4, want); /* the raw key of the old position 10, rotated for 4 */
+    scenario_expected_key(&d, 10, 4, 4,
+                          want); /* the raw key of the old position 10, rotated for 4 */
     for (uint32_t i = 0; i < 8; i++)
         CHECK(fabs(k[i] - want[i]) < 1e-5);
 
@@ -190,12 +193,13 @@ static void s10_arguments(void)
     CHECK(cellar_copy(d.memory, A, B, 0, -1, NULL) == CELLAR_OK);
     CHECK(cellar_shift_context(d.memory, B, 4, 0, &discarded, NULL) == CELLAR_OK && discarded == 6);
     CHECK(cellar_copy(d.memory, A, C, 0, -1, NULL) == CELLAR_OK);
-    CHECK(cellar_shift_context(d.memory, C, 4, 12, &discarded, NULL) == CELLAR_OK && discarded == 12);
+    CHECK(cellar_shift_context(d.memory, C, 4, 12, &discarded, NULL) == CELLAR_OK &&
+          discarded == 12);
     CHECK(cellar_position_min(d.memory, C) == 0 && cellar_position_max(d.memory, C) == 3);
     drive_close(&d);
 }
 
-/* ---- S12: a shift turns and does not stretch ---------------------------------------------------- */
+/* ---- S12: a shift turns and does not stretch ------------------------------------------------- */
 
 static void check_key(const drive *d, cellar_pos pos, const double *want)
 {
@@ -215,7 +219,8 @@ static void s12(void)
     memset(&d, 0, sizeof d);
     d.n_layers = 1;
     d.layers[0] = drive_layer(1, 1, 4, 1);
-    d.layers[0].rope.kind = CELLAR_ROPE_NORMAL; /* angles 1 and 0.01 a position: base 10000, 2 pairs */
+    d.layers[0].rope.kind =
+        CELLAR_ROPE_NORMAL; /* angles 1 and 0.01 a position: base 10000, 2 pairs */
     d.layers[0].rope.scale = 0.25;
     d.layers[0].rope.yarn_attn = 1.2;
     scenario_open(&d, 4, 1);
@@ -238,7 +243,7 @@ static void s12(void)
     drive_close(&d);
 }
 
-/* ---- S19: NaN in free cells never reaches an output --------------------------------------------- */
+/* ---- S19: NaN in free cells never reaches an output ------------------------------------------ */
 
 static void *allocate_nan(void *context, size_t size, size_t align)
 {
@@ -246,8 +251,7 @@ static void *allocate_nan(void *context, size_t size, size_t align)
     size_t rounded = (size + align - 1) / align * align;
     void *block = aligned_alloc(align < sizeof(void *) ? sizeof(void *) : align,
                                 rounded ? rounded : align);
-    if (block)
-        memset(block, 0xff, rounded ? rounded : align); /* NaN as f32 and as f16 */
+    if (block) memset(block, 0xff, rounded ? rounded : align); /* NaN as f32 and as f16 */
     return block;
 }
 
@@ -274,7 +278,8 @@ static void s19_type(cellar_type type)
     float *out = drive_grab(12 * d.out_size, sizeof *out);
     for (int32_t i = 0; i < 4; i++) { /* in turn, so that cells of both lie between free ones */
         CHECK(drive_append(&d, A, i, 1, out) == CELLAR_OK && scenario_all_finite(out, d.out_size));
-        CHECK(drive_append(&d, B, 50 + i, 1, out) == CELLAR_OK && scenario_all_finite(out, d.out_size));
+        CHECK(drive_append(&d, B, 50 + i, 1, out) == CELLAR_OK &&
+              scenario_all_finite(out, d.out_size));
     }
     CHECK(cellar_remove(d.memory, A, 1, 3, NULL) == CELLAR_OK);
     CHECK(cellar_shift(d.memory, A, 3, -1, -2, NULL) == CELLAR_OK);
@@ -300,8 +305,7 @@ static cellar_status append_nan(drive *d, cellar_seq seq)
     batch.n_tokens = 1;
     batch.seqs = &seq;
     cellar_status status = cellar_begin(d->memory, &batch, NULL);
-    if (status == CELLAR_OK)
-        status = cellar_store(d->memory, 0, 0, k, v, NULL);
+    if (status == CELLAR_OK) status = cellar_store(d->memory, 0, 0, k, v, NULL);
     return status == CELLAR_OK ? cellar_commit(d->memory, NULL) : status;
 }
 
@@ -320,7 +324,8 @@ static void s19_neighbours(void)
     CHECK(cellar_remove(d.memory, B, 0, -1, NULL) == CELLAR_OK); /* and now in free cells */
     CHECK(drive_append(&d, A, 10, 4, NULL) == CELLAR_OK);
     CHECK(drive_append(&alone, A, 10, 4, NULL) == CELLAR_OK);
-    CHECK(drive_probe(&d, A, 99, got) == CELLAR_OK && drive_probe(&alone, A, 99, want) == CELLAR_OK);
+    CHECK(drive_probe(&d, A, 99, got) == CELLAR_OK &&
+          drive_probe(&alone, A, 99, want) == CELLAR_OK);
     CHECK(scenario_same_bits(got, want, d.out_size));
     drive_close(&d);
     drive_close(&alone);

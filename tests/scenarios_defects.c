@@ -1,6 +1,6 @@
 /*
- * scenarios_defects.c: faults of the design that this one replaces, by their numbers, each held down
- * by a test: D2 D3 D4 D7 D8 D9 D13 D16 D30 D35 D36 D37 D38 D43. Those about windows, recurrent
+ * scenarios_defects.c: faults of the design that this one replaces, by their numbers, each held
+ * down by a test: D2 D3 D4 D7 D8 D9 D13 D16 D30 D35 D36 D37 D38 D43. Those about windows, recurrent
  * layers, quantised rows, streams, division of positions and files come with those parts.
  */
 #include "scenarios.h"
@@ -149,7 +149,7 @@ static void d9(void)
     drive_close(&fresh);
 }
 
-/* ---- D13, D16: tokens in several sequences, aborted steps --------------------------------------- */
+/* ---- D13, D16: tokens in several sequences, aborted steps ------------------------------------ */
 
 /* Begin, store and perhaps attend one token in A, B and C; leave the step open. */
 static void open_together(drive *d, float *out)
@@ -246,7 +246,7 @@ static void d30(void)
     drive_close(&d);
 }
 
-/* ---- D35, D36, D37: what may be asked ----------------------------------------------------------- */
+/* ---- D35, D36, D37: what may be asked -------------------------------------------------------- */
 
 static void d35(void)
 {

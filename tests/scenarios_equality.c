@@ -1,6 +1,6 @@
 /*
- * scenarios_equality.c: what must not be seen in a result, down to the last bit: where cells lie, who
- * shares them, how the batch was cut, how many workers there are, what happened to a twin.
+ * scenarios_equality.c: what must not be seen in a result, down to the last bit: where cells lie,
+ * who shares them, how the batch was cut, how many workers there are, what happened to a twin.
  *
  * Each scenario reaches one logical content (these tokens at these positions, stored at these
  * positions) on two ways and compares what attention gives, bit by bit.
@@ -44,7 +44,7 @@ static float *read_plainly(cellar_token first, uint32_t n)
     return out;
 }
 
-/* ---- batches ---------------------------------------------------------------------------------- */
+/* ---- batches --------------------------------------------------------------------------------- */
 
 static void batch_split(void)
 {
@@ -83,14 +83,15 @@ static void mixed_batch(void)
     batch.seqs = seqs;
     CHECK(drive_step(&d, &batch, got, NULL) == CELLAR_OK);
     for (uint32_t i = 0; i < 3 * N; i++)
-        CHECK(scenario_same_bits(got + i * d.out_size, want[i % 3] + i / 3 * d.out_size, d.out_size));
+        CHECK(
+            scenario_same_bits(got + i * d.out_size, want[i % 3] + i / 3 * d.out_size, d.out_size));
     free(got);
     for (uint32_t s = 0; s < 3; s++)
         free(want[s]);
     drive_close(&d);
 }
 
-/* ---- workers ---------------------------------------------------------------------------------- */
+/* ---- workers --------------------------------------------------------------------------------- */
 
 typedef struct crew {
     uint32_t n;
@@ -124,8 +125,7 @@ static void run_parts(void *context, cellar_task task, void *argument)
         }
     }
     for (uint32_t part = 0; part < c->n; part++)
-        if (!pthread_equal(threads[part], pthread_self()))
-            pthread_join(threads[part], NULL);
+        if (!pthread_equal(threads[part], pthread_self())) pthread_join(threads[part], NULL);
 }
 
 /* Two forks of 100 tokens, one of them shifted, then 16 tokens for each in one batch. */
@@ -174,13 +174,14 @@ static void workers(void)
     free(want);
 }
 
-/* ---- placement and sharing -------------------------------------------------------------------- */
+/* ---- placement and sharing ------------------------------------------------------------------- */
 
 /* Leave free cells one by one, in pairs, and so on: sequence s holds every token that s divides. */
 static void crumble(drive *d, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
-        CHECK(drive_append(d, 100 + (cellar_seq)(i % 7), 5000 + (cellar_token)i, 1, NULL) == CELLAR_OK);
+        CHECK(drive_append(d, 100 + (cellar_seq)(i % 7), 5000 + (cellar_token)i, 1, NULL) ==
+              CELLAR_OK);
     for (cellar_seq s = 100; s < 107; s += 2)
         CHECK(cellar_remove(d->memory, s, 0, -1, NULL) == CELLAR_OK);
     for (cellar_seq s = 101; s < 107; s += 2)
@@ -237,8 +238,7 @@ static void sixteen_on_one_prefix(void)
     float *alone = drive_grab(d.out_size, sizeof *alone);
     CHECK(drive_append(&d, 0, 0, PREFIX, NULL) == CELLAR_OK);
     for (int32_t s = 0; s < N; s++) {
-        if (s > 0)
-            CHECK(cellar_copy(d.memory, 0, s, 0, PREFIX, NULL) == CELLAR_OK);
+        if (s > 0) CHECK(cellar_copy(d.memory, 0, s, 0, PREFIX, NULL) == CELLAR_OK);
         CHECK(drive_append(&d, s, 1000 + 10 * s, (uint32_t)s % OWN + 1, NULL) == CELLAR_OK);
         seqs[s] = s;
         tokens[s] = 3000 + s;
@@ -295,7 +295,34 @@ static void several_sequences_at_once(void)
     drive_close(&d);
 }
 
-/* ---- shifts ----------------------------------------------------------------------------------- */
+/* Side by side, a token at a time: each has its own blocks and its runs stay long. */
+static void side_by_side(void)
+{
+    enum { N = 8, LENGTH = 96 };
+    drive d;
+    open_shape(&d, 2 * N * LENGTH, N);
+    for (int32_t i = 0; i < LENGTH; i++) {
+        cellar_seq seqs[N];
+        cellar_token tokens[N];
+        for (int32_t s = 0; s < N; s++) {
+            seqs[s] = s;
+            tokens[s] = 1000 * s + i;
+        }
+        cellar_batch batch = cellar_batch_init();
+        batch.n_tokens = N;
+        batch.tokens = tokens;
+        batch.seqs = seqs;
+        CHECK(drive_step(&d, &batch, NULL, NULL) == CELLAR_OK);
+    }
+    for (cellar_seq s = 0; s < N; s++) {
+        cellar_sequence_info info = {0};
+        CHECK(cellar_get_sequence(d.memory, s, &info, NULL) == CELLAR_OK);
+        CHECK(info.n_cells == LENGTH && info.n_runs <= LENGTH / 32 + 1);
+    }
+    drive_close(&d);
+}
+
+/* ---- shifts ---------------------------------------------------------------------------------- */
 
 static void twin_type(cellar_type type)
 {
@@ -340,11 +367,13 @@ static void small_shifts_type(cellar_type type)
         CHECK(cellar_shift(many.memory, A, 0, -1, -1, NULL) == CELLAR_OK);
     CHECK(cellar_shift(one.memory, A, 0, -1, -64, NULL) == CELLAR_OK);
     CHECK(cellar_position_min(many.memory, A) == 0 && cellar_position_max(many.memory, A) == 63);
-    CHECK(drive_append(&one, A, 700, 1, a) == CELLAR_OK && drive_append(&many, A, 700, 1, b) == CELLAR_OK);
+    CHECK(drive_append(&one, A, 700, 1, a) == CELLAR_OK &&
+          drive_append(&many, A, 700, 1, b) == CELLAR_OK);
     CHECK(scenario_same_bits(a, b, one.out_size));
     CHECK(cellar_read_rows(one.memory, A, 0, 0, 64, k, v, NULL) == CELLAR_OK);
     CHECK(cellar_read_rows(many.memory, A, 0, 0, 64, k + 64 * 16, v + 64 * 16, NULL) == CELLAR_OK);
-    CHECK(scenario_same_bits(k, k + 64 * 16, 64 * 16) && scenario_same_bits(v, v + 64 * 16, 64 * 16));
+    CHECK(scenario_same_bits(k, k + 64 * 16, 64 * 16) &&
+          scenario_same_bits(v, v + 64 * 16, 64 * 16));
     free(k);
     free(v);
     drive_close(&one);
@@ -373,6 +402,42 @@ static void there_and_back(void)
     drive_close(&d);
 }
 
+/* Forks that stand whole blocks of positions away, in one batch: same cells, other positions. */
+static void shifted_by_blocks(void)
+{
+    enum { N = 5, LENGTH = 160 };
+    static const cellar_pos deltas[N] = {0, 64, 128, 256, 1024};
+    drive d, alone;
+    cellar_seq seqs[N];
+    cellar_token tokens[N];
+    scenario_open_rotating(&d, CELLAR_F32, 256, 16);
+    float *together = drive_grab(N * d.out_size, sizeof *together);
+    float *want = drive_grab(d.out_size, sizeof *want);
+    CHECK(drive_append(&d, 0, 0, LENGTH, NULL) == CELLAR_OK);
+    for (int32_t s = 0; s < N; s++) {
+        seqs[s] = s;
+        tokens[s] = 900 + s;
+        CHECK(cellar_copy(d.memory, 0, s, 0, -1, NULL) == CELLAR_OK);
+        CHECK(cellar_shift(d.memory, s, 0, -1, deltas[s], NULL) == CELLAR_OK);
+    }
+    cellar_batch batch = cellar_batch_init();
+    batch.n_tokens = N;
+    batch.tokens = tokens;
+    batch.seqs = seqs;
+    CHECK(drive_step(&d, &batch, together, NULL) == CELLAR_OK);
+    for (int32_t s = 0; s < N; s++) {
+        scenario_open_rotating(&alone, CELLAR_F32, 256, 16);
+        CHECK(drive_append(&alone, 0, 0, LENGTH, NULL) == CELLAR_OK);
+        CHECK(cellar_shift(alone.memory, 0, 0, -1, deltas[s], NULL) == CELLAR_OK);
+        CHECK(drive_append(&alone, 0, 900 + s, 1, want) == CELLAR_OK);
+        CHECK(scenario_same_bits(together + (size_t)s * d.out_size, want, d.out_size));
+        drive_close(&alone);
+    }
+    free(together);
+    free(want);
+    drive_close(&d);
+}
+
 /* A shifted part is still itself when cells are scattered and the batch is cut otherwise. */
 static void shifted_elsewhere(void)
 {
@@ -381,8 +446,7 @@ static void shifted_elsewhere(void)
     for (int i = 0; i < 2; i++) {
         open_shape(&d[i], 220, i ? 3 : 64);
         out[i] = drive_grab(20 * d[i].out_size, sizeof *out[i]);
-        if (i)
-            crumble(&d[i], 120);
+        if (i) crumble(&d[i], 120);
         CHECK(drive_append(&d[i], A, 0, 80, NULL) == CELLAR_OK);
         CHECK(cellar_remove(d[i].memory, A, 10, 30, NULL) == CELLAR_OK);
         CHECK(cellar_shift(d[i].memory, A, 30, 50, -20, NULL) == CELLAR_OK);
@@ -404,9 +468,11 @@ const scenario scenarios_equality[] = {
     {"results do not depend on who shares the cells", fork_and_part},
     {"sixteen sequences on one prefix answer as each of them alone", sixteen_on_one_prefix},
     {"a token read for three sequences is read for each of them", several_sequences_at_once},
+    {"sequences that decode side by side keep long runs", side_by_side},
     {"shifting after a fork leaves the twin's output bit-equal", twin},
     {"S11 64 small shifts equal one large one bit for bit", small_shifts},
     {"a shift there and back leaves nothing behind", there_and_back},
+    {"forks shifted by whole blocks keep apart in one batch", shifted_by_blocks},
     {"a shifted sequence answers alike wherever its cells lie", shifted_elsewhere},
     {NULL, NULL},
 };

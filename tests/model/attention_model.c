@@ -1,13 +1,14 @@
 /*
  * attention_model.c: brute-force attention in double precision. See attention_model.h.
  *
- * The bound. Let u = 2^-24. An f32 implementation rounds the rotated query and key (a few u of their
- * lengths), the dot product of k_size terms (u sqrt(k_size) in the probabilistic bound of Higham and
- * Mary 2019, times a constant), and one f16 rounding may fall to the other side where the exact
- * value lies within those few u of the middle between two halves. That gives an error d of a score.
- * Weights then change by a factor within exp(+-2d), the sum over n rows adds u sqrt(n), the
- * exponential and the division a few u more: |error| <= sum w|v| (exp(2d) - 1 + c u). Angles are taken as
- * computed in double: 2^-50 of the position. Running out of memory ends the test program.
+ * The bound. Let u = 2^-24. An f32 implementation rounds the rotated query and key (a few u of
+ * their lengths), the dot product of k_size terms (u sqrt(k_size) in the probabilistic bound of
+ * Higham and Mary 2019, times a constant), and one f16 rounding may fall to the other side where
+ * the exact value lies within those few u of the middle between two halves. That gives an error d
+ * of a score. Weights then change by a factor within exp(+-2d), the sum over n rows adds u sqrt(n),
+ * the exponential and the division a few u more: |error| <= sum w|v| (exp(2d) - 1 + c u). Angles
+ * are taken as computed in double: 2^-50 of the position. Running out of memory ends the test
+ * program.
  */
 #include "attention_model.h"
 
@@ -29,13 +30,20 @@ static double *grab(size_t n)
     return block;
 }
 
-/* ---- rotation --------------------------------------------------------------------------------- */
+/* ---- rotation -------------------------------------------------------------------------------- */
 
 static uint32_t count_rotated(const cellar_layer *layer)
 {
-    if (layer->rope.kind == CELLAR_ROPE_NONE)
-        return 0;
+    if (layer->rope.kind == CELLAR_ROPE_NONE) return 0;
     return layer->rope.n_rot ? layer->rope.n_rot : layer->k_size;
+}
+
+/* The elements that rotate with each other. */
+static void pair_of(const cellar_layer *layer, uint32_t pair, uint32_t *a, uint32_t *b)
+{
+    bool is_neox = layer->rope.kind == CELLAR_ROPE_NEOX;
+    *a = is_neox ? pair : 2 * pair;
+    *b = is_neox ? pair + count_rotated(layer) / 2 : 2 * pair + 1;
 }
 
 /* The pair number (a real one) that turns `turns` times while the trained context passes. */
@@ -59,8 +67,7 @@ double attention_model_frequency(const cellar_layer *layer, uint32_t pair)
 {
     const cellar_rope *rope = &layer->rope;
     double own = pow(rope->base, -2.0 * pair / count_rotated(layer));
-    if (rope->factors)
-        own /= rope->factors[pair];
+    if (rope->factors) own /= rope->factors[pair];
     double mix = rope->yarn_ext > 0 ? yarn_mix(layer, pair) : 0;
     return own * rope->scale * (1 - mix) + own * mix;
 }
@@ -68,73 +75,80 @@ double attention_model_frequency(const cellar_layer *layer, uint32_t pair)
 double attention_model_magnitude(const cellar_layer *layer)
 {
     const cellar_rope *rope = &layer->rope;
-    if (rope->kind == CELLAR_ROPE_NONE)
-        return 1;
-    if (rope->yarn_ext > 0)
-        return rope->yarn_attn * (1 + 0.1 * log(1 / rope->scale));
+    if (rope->kind == CELLAR_ROPE_NONE) return 1;
+    if (rope->yarn_ext > 0) return rope->yarn_attn * (1 + 0.1 * log(1 / rope->scale));
     return rope->yarn_attn;
 }
 
 void attention_model_rotate(const cellar_layer *layer, double pos, double *x)
 {
-    uint32_t n_pairs = count_rotated(layer) / 2;
-    for (uint32_t i = 0; i < n_pairs; i++) {
-        bool is_neox = layer->rope.kind == CELLAR_ROPE_NEOX;
-        double *a = &x[is_neox ? i : 2 * i], *b = &x[is_neox ? i + n_pairs : 2 * i + 1];
+    for (uint32_t i = 0; i < count_rotated(layer) / 2; i++) {
+        uint32_t a, b;
+        pair_of(layer, i, &a, &b);
         double angle = pos * attention_model_frequency(layer, i);
-        double c = cos(angle), s = sin(angle), a0 = *a, b0 = *b;
-        *a = a0 * c - b0 * s;
-        *b = a0 * s + b0 * c;
+        double c = cos(angle), s = sin(angle), x_a = x[a], x_b = x[b];
+        x[a] = x_a * c - x_b * s;
+        x[b] = x_a * s + x_b * c;
     }
 }
 
-/* ---- rows ------------------------------------------------------------------------------------- */
+/* One head as it is stored or asked with: stretched where it rotates, and turned. */
+static void prepare_head(const cellar_layer *layer, const float *raw, cellar_pos pos, double *x)
+{
+    double magnitude = attention_model_magnitude(layer);
+    for (uint32_t i = 0; i < layer->k_size; i++)
+        x[i] = raw[i] * (i < count_rotated(layer) ? magnitude : 1);
+    attention_model_rotate(layer, pos, x);
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 double attention_model_f16(double x)
 {
-    if (x == 0 || !isfinite(x))
-        return x;
+    if (x == 0 || !isfinite(x)) return x;
     int exponent;
-    frexp(x, &exponent); /* |x| = m 2^exponent, 1/2 <= m < 1; the leading bit weighs 2^(exponent-1) */
+    frexp(x,
+          &exponent); /* |x| = m 2^exponent, 1/2 <= m < 1; the leading bit weighs 2^(exponent-1) */
     int last_bit = exponent - 11 < -24 ? -24 : exponent - 11;
     double rounded = ldexp(rint(ldexp(x, -last_bit)), last_bit);
     return fabs(rounded) >= 65536 ? copysign(INFINITY, x) : rounded;
 }
 
-/* Round a stored key and note where an f32 computation may have rounded the other way. */
+/*
+ * Round a stored key and note where an f32 computation may have rounded the other way. When the key
+ * is turned afterwards, the doubt of each element of a pair is in both.
+ */
 static void store_key(const cellar_layer *layer, double *k, double *doubt)
 {
-    double length = 0;
     for (uint32_t i = 0; i < layer->k_size; i++)
-        length += k[i] * k[i];
-    double slack = count_rotated(layer) ? 8 * UNIT * sqrt(length) : 0;
-    for (uint32_t i = 0; i < layer->k_size && layer->k_type == CELLAR_F16; i++) {
-        double low = attention_model_f16(k[i] - slack), high = attention_model_f16(k[i] + slack);
-        if (doubt)
-            doubt[i] = high - low;
-        k[i] = attention_model_f16(k[i]);
+        doubt[i] = 0;
+    if (layer->k_type == CELLAR_F32) return;
+    for (uint32_t i = 0; i < count_rotated(layer) / 2; i++) {
+        uint32_t a, b;
+        pair_of(layer, i, &a, &b);
+        double slack = 4 * UNIT * hypot(k[a], k[b]);
+        doubt[a] = attention_model_f16(k[a] + slack) - attention_model_f16(k[a] - slack) +
+                   attention_model_f16(k[b] + slack) - attention_model_f16(k[b] - slack);
+        doubt[b] = doubt[a];
     }
+    for (uint32_t i = 0; i < layer->k_size; i++)
+        k[i] = attention_model_f16(k[i]);
 }
 
 void attention_model_rows(const cellar_layer *layer, const attention_model_row *row, double *k,
                           double *v, double *doubt)
 {
-    double magnitude = attention_model_magnitude(layer);
-    for (uint32_t h = 0; h < layer->n_kv_heads; h++, k += layer->k_size) {
-        for (uint32_t i = 0; i < layer->k_size; i++) {
-            k[i] = row->k[h * layer->k_size + i] * magnitude;
-            if (doubt)
-                doubt[h * layer->k_size + i] = 0;
-        }
-        attention_model_rotate(layer, row->stored_pos, k);
-        store_key(layer, k, doubt ? doubt + h * layer->k_size : NULL);
-        attention_model_rotate(layer, (double)row->pos - row->stored_pos, k);
+    for (size_t h = 0; h < layer->n_kv_heads; h++) {
+        double *head = k + h * layer->k_size;
+        prepare_head(layer, row->k + h * layer->k_size, row->stored_pos, head);
+        store_key(layer, head, doubt + h * layer->k_size);
+        attention_model_rotate(layer, (double)row->pos - row->stored_pos, head);
     }
-    for (uint32_t i = 0; i < layer->n_kv_heads * layer->v_size; i++)
+    for (size_t i = 0; i < (size_t)layer->n_kv_heads * layer->v_size; i++)
         v[i] = layer->v_type == CELLAR_F16 ? attention_model_f16(row->v[i]) : row->v[i];
 }
 
-/* ---- attention -------------------------------------------------------------------------------- */
+/* ---- attention ------------------------------------------------------------------------------- */
 
 /* Room for one query: all rows, their doubts, one query head, the scores. */
 typedef struct workspace {
@@ -154,7 +168,7 @@ static double score_one(const workspace *w, const cellar_layer *layer, size_t at
         kk += k * k;
         doubt += fabs(q) * w->doubt[at + i];
     }
-    double unit = UNIT * (8 * sqrt(layer->k_size) + 24) + 0x1p-50 * w->reach;
+    double unit = UNIT * (2 * sqrt(layer->k_size) + 8) + 0x1p-50 * w->reach;
     *error = fabs(w->scale) * (unit * sqrt(qq * kk) + doubt);
     return w->scale * dot;
 }
@@ -192,7 +206,7 @@ static void attend_head(workspace *w, const cellar_layer *layer, uint32_t kv_hea
         out[i] = total;
         mass = fmax(mass, size);
     }
-    *bound = mass * (expm1(2 * error) + UNIT * (8 * sqrt(n) + 32)) + 1e-30;
+    *bound = mass * (expm1(2 * error) + UNIT * (2 * sqrt(n) + 12)) + 1e-30;
 }
 
 static void load_rows(workspace *w, const cellar_layer *layer, const attention_model_row *rows,
@@ -220,9 +234,7 @@ void attention_model_attend(const cellar_layer *layer, const float *q, cellar_po
     w.score = grab(n_rows);
     load_rows(&w, layer, rows, n_rows);
     for (uint32_t h = 0; h < layer->n_heads; h++) {
-        for (uint32_t i = 0; i < layer->k_size; i++)
-            w.q[i] = q[h * layer->k_size + i] * attention_model_magnitude(layer);
-        attention_model_rotate(layer, pos, w.q);
+        prepare_head(layer, q + (size_t)h * layer->k_size, pos, w.q);
         attend_head(&w, layer, h / (layer->n_heads / layer->n_kv_heads), n_rows,
                     out + (size_t)h * layer->v_size, &bound[h]);
     }

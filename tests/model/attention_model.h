@@ -28,7 +28,7 @@ typedef struct attention_model_row {
 /* The angle by which pair i turns for one position. */
 double attention_model_frequency(const cellar_layer *layer, uint32_t pair);
 
-/* What keys and queries are multiplied by. */
+/* What the rotating elements of keys and queries are multiplied by. */
 double attention_model_magnitude(const cellar_layer *layer);
 
 /* Turn one head x[k_size] by `pos` positions; the length stays. */
@@ -39,15 +39,15 @@ double attention_model_f16(double x);
 
 /*
  * The key and value rows as cellar_read_rows has to give them: k [n_kv_heads][k_size] at row->pos,
- * v [n_kv_heads][v_size]. `doubt` [n_kv_heads][k_size] (may be NULL) becomes by how much an element
- * may differ because the rounding to f16 could go either way; 0 almost everywhere.
+ * v [n_kv_heads][v_size]. `doubt` [n_kv_heads][k_size] becomes by how much an element may differ
+ * because the rounding to f16 could go either way; 0 almost everywhere.
  */
 void attention_model_rows(const cellar_layer *layer, const attention_model_row *row, double *k,
                           double *v, double *doubt);
 
 /*
- * out[n_heads][v_size] for q[n_heads][k_size] at position pos; n_rows >= 1. bound[n_heads] becomes the
- * largest honest difference of an f32 implementation for the elements of each head.
+ * out[n_heads][v_size] for q[n_heads][k_size] at position pos; n_rows >= 1. bound[n_heads] becomes
+ * the largest honest difference of an f32 implementation for the elements of each head.
  */
 void attention_model_attend(const cellar_layer *layer, const float *q, cellar_pos pos,
                             const attention_model_row *rows, uint32_t n_rows, double *out,

@@ -1,8 +1,8 @@
 /*
  * drive.c: run batches through the real library and take pictures of it. See drive.h.
  *
- * Steps go the straight way here: micro-batches in order, layers in order inside each. The odd orders
- * that the header also allows are for the tests that are about them.
+ * Steps go the straight way here: micro-batches in order, layers in order inside each. The odd
+ * orders that the header also allows are for the tests that are about them.
  */
 #include "drive.h"
 
@@ -30,8 +30,7 @@ void drive_fill(float *to, size_t n, uint64_t key)
 
 static size_t row_size(const cellar_layer *layer, drive_row what)
 {
-    if (what == DRIVE_Q)
-        return (size_t)layer->n_heads * layer->k_size;
+    if (what == DRIVE_Q) return (size_t)layer->n_heads * layer->k_size;
     return (size_t)layer->n_kv_heads * (what == DRIVE_K ? layer->k_size : layer->v_size);
 }
 
@@ -70,7 +69,7 @@ void drive_close(drive *d)
     d->memory = NULL;
 }
 
-/* ---- steps ------------------------------------------------------------------------------------ */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 /* The rows of a micro-batch, one after another. */
 static float *gather(const drive *d, uint32_t layer, drive_row what, const cellar_ubatch *ubatch,
@@ -94,24 +93,23 @@ static void scatter(const drive *d, uint32_t layer, const cellar_ubatch *ubatch,
         memcpy(out + ubatch->indices[i] * d->out_size + skip, from + i * size, size * sizeof *from);
 }
 
-static cellar_status run_layer(drive *d, uint32_t number, const cellar_ubatch *ubatch, uint32_t layer,
-                               const cellar_token *tokens, float *out, cellar_error *error)
+static cellar_status run_layer(drive *d, uint32_t number, const cellar_ubatch *ubatch,
+                               uint32_t layer, const cellar_token *tokens, float *out,
+                               cellar_error *error)
 {
     float *k = gather(d, layer, DRIVE_K, ubatch, tokens);
     float *v = gather(d, layer, DRIVE_V, ubatch, tokens);
     cellar_status status = cellar_store(d->memory, number, layer, k, v, error);
     free(k);
     free(v);
-    if (status != CELLAR_OK || !out)
-        return status;
+    if (status != CELLAR_OK || !out) return status;
     size_t size = (size_t)d->layers[layer].n_heads * d->layers[layer].v_size;
     float *q = gather(d, layer, DRIVE_Q, ubatch, tokens);
     float *result = drive_grab(ubatch->n_tokens * size, sizeof *result);
     for (size_t i = 0; i < ubatch->n_tokens * size; i++)
         result[i] = NAN; /* what is not written must not pass for a result */
     status = cellar_attend(d->memory, number, layer, q, result, error);
-    if (status == CELLAR_OK)
-        scatter(d, layer, ubatch, result, out);
+    if (status == CELLAR_OK) scatter(d, layer, ubatch, result, out);
     free(q);
     free(result);
     return status;
@@ -125,8 +123,7 @@ static cellar_status compute(drive *d, const cellar_batch *batch, float *out, ce
         cellar_status status = cellar_get_ubatch(d->memory, u, &ubatch, error);
         for (uint32_t l = 0; l < d->n_layers && status == CELLAR_OK; l++)
             status = run_layer(d, u, &ubatch, l, batch->tokens, out, error);
-        if (status != CELLAR_OK)
-            return status;
+        if (status != CELLAR_OK) return status;
     }
     return CELLAR_OK;
 }
@@ -134,13 +131,10 @@ static cellar_status compute(drive *d, const cellar_batch *batch, float *out, ce
 cellar_status drive_step(drive *d, const cellar_batch *batch, float *out, cellar_error *error)
 {
     cellar_status status = cellar_begin(d->memory, batch, error);
-    if (status != CELLAR_OK)
-        return status;
+    if (status != CELLAR_OK) return status;
     status = compute(d, batch, out, error);
-    if (status == CELLAR_OK)
-        status = cellar_commit(d->memory, error);
-    if (status != CELLAR_OK)
-        cellar_abort(d->memory);
+    if (status == CELLAR_OK) status = cellar_commit(d->memory, error);
+    if (status != CELLAR_OK) cellar_abort(d->memory);
     return status;
 }
 
@@ -179,14 +173,13 @@ cellar_status drive_probe(drive *d, cellar_seq seq, cellar_token token, float *o
     batch.tokens = &token;
     batch.seqs = &seq;
     cellar_status status = cellar_begin(d->memory, &batch, NULL);
-    if (status != CELLAR_OK)
-        return status;
+    if (status != CELLAR_OK) return status;
     status = compute(d, &batch, out, NULL);
     cellar_abort(d->memory);
     return status;
 }
 
-/* ---- snapshots -------------------------------------------------------------------------------- */
+/* ---- snapshots ------------------------------------------------------------------------------- */
 
 static bool keep_run(void *context, const cellar_run *run)
 {
@@ -194,8 +187,7 @@ static bool keep_run(void *context, const cellar_run *run)
     if (s->n_runs == s->run_capacity) {
         s->run_capacity = s->run_capacity * 2 + 64;
         cellar_run *runs = drive_grab(s->run_capacity, sizeof *runs);
-        if (s->n_runs > 0)
-            memcpy(runs, s->runs, s->n_runs * sizeof *runs);
+        if (s->n_runs > 0) memcpy(runs, s->runs, s->n_runs * sizeof *runs);
         free(s->runs);
         s->runs = runs;
     }
@@ -209,8 +201,7 @@ static bool keep_cell(void *context, const cellar_cell *cell)
     if (s->n_cells == s->cell_capacity) {
         s->cell_capacity = s->cell_capacity * 2 + 64;
         cellar_cell *cells = drive_grab(s->cell_capacity, sizeof *cells);
-        if (s->n_cells > 0)
-            memcpy(cells, s->cells, s->n_cells * sizeof *cells);
+        if (s->n_cells > 0) memcpy(cells, s->cells, s->n_cells * sizeof *cells);
         free(s->cells);
         s->cells = cells;
     }
@@ -223,7 +214,7 @@ static bool comes_before(const cellar_run *a, const cellar_run *b)
     return a->seq < b->seq;
 }
 
-/* Sort by sequence, leaving the order inside each: whole sequences arrive together, so few moves. */
+/* Sort by sequence, leaving the order inside each (a merge sort, bottom up). */
 static void sort_runs(cellar_run *runs, uint32_t n)
 {
     uint32_t width = 1;
@@ -237,7 +228,7 @@ static void sort_runs(cellar_run *runs, uint32_t n)
             uint32_t end = first + 2 * width < n ? first + 2 * width : n;
             for (uint32_t i = first; i < end; i++)
                 other[i] = b < end && (a >= middle || comes_before(&runs[b], &runs[a])) ? runs[b++]
-                                                                                         : runs[a++];
+                                                                                        : runs[a++];
         }
         memcpy(runs, other, n * sizeof *runs);
     }
@@ -289,8 +280,8 @@ bool drive_snapshot_equal(const drive_snapshot *a, const drive_snapshot *b, char
 {
     for (uint32_t i = 0; i < a->n_runs && i < b->n_runs; i++)
         if (!same_run(&a->runs[i], &b->runs[i])) {
-            snprintf(why, 200, "run %u: sequence %d position %d cell %u len %u became %d %d %u %u", i,
-                     a->runs[i].seq, a->runs[i].pos, a->runs[i].cell, a->runs[i].len,
+            snprintf(why, 200, "run %u: sequence %d position %d cell %u len %u became %d %d %u %u",
+                     i, a->runs[i].seq, a->runs[i].pos, a->runs[i].cell, a->runs[i].len,
                      b->runs[i].seq, b->runs[i].pos, b->runs[i].cell, b->runs[i].len);
             return false;
         }

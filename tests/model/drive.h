@@ -2,14 +2,14 @@
  * drive.h: what every test of the memory does with the real library: make rows out of token ids,
  * run a batch through a step, and take a picture of everything that can be seen.
  *
- * The rows of a token (keys, values, query) are random numbers that depend on the seed, the layer and
- * the token id alone. So two memories that hold the same tokens at the same positions must answer
- * alike, however they got there, and a test can ask for equality to the last bit.
+ * The rows of a token (keys, values, query) are random numbers that depend on the seed, the layer
+ * and the token id alone. So two memories that hold the same tokens at the same positions must
+ * answer alike, however they got there, and a test can ask for equality to the last bit.
  *
  * A snapshot holds every run, every cell and the counts. Two snapshots are equal when no caller
- * could tell the two moments apart, except by bytes held in reserve (sizes) and by rows_written, which
- * counts work done and not what is remembered.
- * Running out of memory ends the test program, the library's own allocator excepted.
+ * could tell the two moments apart, except by bytes held in reserve (sizes) and by rows_written,
+ * which counts work done and not what is remembered. Running out of memory ends the test program,
+ * the library's own allocator excepted.
  */
 #ifndef MODEL_DRIVE_H
 #define MODEL_DRIVE_H
@@ -47,8 +47,9 @@ cellar_status drive_open(drive *d, const cellar_config *config, cellar_error *er
 void drive_close(drive *d);
 
 /*
- * One whole step: begin, store and attend every micro-batch and layer, commit. out [n_tokens][out_size]
- * or NULL. Tokens must be given. A step that fails on the way is aborted and its status returned.
+ * One whole step: begin, store and attend every micro-batch and layer, commit. out
+ * [n_tokens][out_size] or NULL. Tokens must be given. A step that fails on the way is aborted and
+ * its status returned.
  */
 cellar_status drive_step(drive *d, const cellar_batch *batch, float *out, cellar_error *error);
 
@@ -62,7 +63,7 @@ cellar_status drive_append_singly(drive *d, cellar_seq seq, cellar_token first, 
 /* What one more token would see: a step that is aborted. out [out_size]. */
 cellar_status drive_probe(drive *d, cellar_seq seq, cellar_token token, float *out);
 
-/* ---- snapshots -------------------------------------------------------------------------------- */
+/* ---- snapshots ------------------------------------------------------------------------------- */
 
 typedef struct drive_snapshot {
     cellar_run *runs; /* sorted by sequence, then as visited */

@@ -40,11 +40,9 @@ void memory_model_close(memory_model *model)
 model_sequence *memory_model_sequence(memory_model *model, cellar_seq name)
 {
     for (uint32_t s = 0; s < model->n_sequences; s++)
-        if (model->sequences[s].name == name)
-            return &model->sequences[s];
+        if (model->sequences[s].name == name) return &model->sequences[s];
     model_sequence *all = grab(model->n_sequences + 1, sizeof *all);
-    if (model->n_sequences > 0)
-        memcpy(all, model->sequences, model->n_sequences * sizeof *all);
+    if (model->n_sequences > 0) memcpy(all, model->sequences, model->n_sequences * sizeof *all);
     free(model->sequences);
     model->sequences = all;
     all[model->n_sequences].name = name;
@@ -56,8 +54,7 @@ static void push(model_sequence *sequence, cellar_pos pos, uint32_t cell)
     if (sequence->n == sequence->capacity) {
         uint32_t capacity = sequence->capacity * 2 + 16;
         model_entry *entries = grab(capacity, sizeof *entries);
-        if (sequence->n > 0)
-            memcpy(entries, sequence->entries, sequence->n * sizeof *entries);
+        if (sequence->n > 0) memcpy(entries, sequence->entries, sequence->n * sizeof *entries);
         free(sequence->entries);
         sequence->entries = entries;
         sequence->capacity = capacity;
@@ -106,38 +103,34 @@ const model_entry *memory_model_find(memory_model *model, cellar_seq seq, cellar
 {
     const model_sequence *sequence = memory_model_sequence(model, seq);
     for (uint32_t i = 0; i < sequence->n; i++)
-        if (sequence->entries[i].pos == pos)
-            return &sequence->entries[i];
+        if (sequence->entries[i].pos == pos) return &sequence->entries[i];
     return NULL;
 }
 
-/* ---- batches ---------------------------------------------------------------------------------- */
+/* ---- batches --------------------------------------------------------------------------------- */
 
 const cellar_seq *memory_model_batch_seqs(const cellar_batch *batch, uint32_t i, uint32_t *n)
 {
     static const cellar_seq zero = 0;
     *n = 1;
-    if (!batch->seqs)
-        return &zero;
-    if (!batch->seq_begin)
-        return &batch->seqs[i];
+    if (!batch->seqs) return &zero;
+    if (!batch->seq_begin) return &batch->seqs[i];
     *n = batch->seq_begin[i + 1] - batch->seq_begin[i];
     return &batch->seqs[batch->seq_begin[i]];
 }
 
 static bool hold_the_same(const model_sequence *a, const model_sequence *b)
 {
-    return a->n == b->n && (a->n == 0 || !memcmp(a->entries, b->entries, a->n * sizeof *a->entries));
+    return a->n == b->n &&
+           (a->n == 0 || !memcmp(a->entries, b->entries, a->n * sizeof *a->entries));
 }
 
 static bool names_are_legal(const cellar_seq *seqs, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
-        if (seqs[i] < 0)
-            return false;
+        if (seqs[i] < 0) return false;
         for (uint32_t j = 0; j < i; j++)
-            if (seqs[i] == seqs[j])
-                return false;
+            if (seqs[i] == seqs[j]) return false;
     }
     return n > 0;
 }
@@ -147,18 +140,15 @@ static cellar_pos place(memory_model *model, const cellar_batch *batch, uint32_t
 {
     uint32_t n;
     const cellar_seq *seqs = memory_model_batch_seqs(batch, i, &n);
-    if (!names_are_legal(seqs, n))
-        return -1;
+    if (!names_are_legal(seqs, n)) return -1;
     for (uint32_t s = 0; s < n; s++) /* first make them all: a look-up may move the others */
         memory_model_sequence(model, seqs[s]);
     const model_sequence *first = memory_model_sequence(model, seqs[0]);
     for (uint32_t s = 1; s < n; s++)
-        if (!hold_the_same(first, memory_model_sequence(model, seqs[s])))
-            return -1;
+        if (!hold_the_same(first, memory_model_sequence(model, seqs[s]))) return -1;
     int64_t next = first->n ? (int64_t)first->entries[first->n - 1].pos + 1 : 0;
     if (batch->positions) {
-        if (first->n && batch->positions[i] != next)
-            return -1;
+        if (first->n && batch->positions[i] != next) return -1;
         next = batch->positions[i];
     }
     return next < 0 || next > INT32_MAX - 1 ? -1 : (cellar_pos)next;
@@ -225,7 +215,7 @@ void memory_model_append(memory_model *model, const cellar_batch *batch,
     recount(model);
 }
 
-/* ---- sequences -------------------------------------------------------------------------------- */
+/* ---- sequences ------------------------------------------------------------------------------- */
 
 /* Bring a range into plain form: [p0, p1) with p1 up to 2^31. False: not a range. */
 static bool plain_range(cellar_pos p0, cellar_pos p1, int64_t *from, int64_t *to)
@@ -243,13 +233,11 @@ static bool is_in(const model_entry *entry, int64_t from, int64_t to)
 cellar_status memory_model_remove(memory_model *model, cellar_seq seq, cellar_pos p0, cellar_pos p1)
 {
     int64_t from, to;
-    if (seq < 0 || !plain_range(p0, p1, &from, &to))
-        return CELLAR_INVALID;
+    if (seq < 0 || !plain_range(p0, p1, &from, &to)) return CELLAR_INVALID;
     model_sequence *sequence = memory_model_sequence(model, seq);
     uint32_t n = 0;
     for (uint32_t i = 0; i < sequence->n; i++)
-        if (!is_in(&sequence->entries[i], from, to))
-            sequence->entries[n++] = sequence->entries[i];
+        if (!is_in(&sequence->entries[i], from, to)) sequence->entries[n++] = sequence->entries[i];
     sequence->n = n;
     recount(model);
     return CELLAR_OK;
@@ -271,10 +259,8 @@ cellar_status memory_model_copy(memory_model *model, cellar_seq from_seq, cellar
                                 cellar_pos p0, cellar_pos p1)
 {
     int64_t from, to;
-    if (from_seq < 0 || to_seq < 0 || !plain_range(p0, p1, &from, &to))
-        return CELLAR_INVALID;
-    if (from_seq == to_seq)
-        return CELLAR_OK;
+    if (from_seq < 0 || to_seq < 0 || !plain_range(p0, p1, &from, &to)) return CELLAR_INVALID;
+    if (from_seq == to_seq) return CELLAR_OK;
     memory_model_remove(model, to_seq, p0, p1);
     memory_model_sequence(model, from_seq);
     model_sequence *target = memory_model_sequence(model, to_seq);
@@ -289,11 +275,9 @@ cellar_status memory_model_copy(memory_model *model, cellar_seq from_seq, cellar
 
 cellar_status memory_model_keep(memory_model *model, cellar_seq seq)
 {
-    if (seq < 0)
-        return CELLAR_INVALID;
+    if (seq < 0) return CELLAR_INVALID;
     for (uint32_t s = 0; s < model->n_sequences; s++)
-        if (model->sequences[s].name != seq)
-            model->sequences[s].n = 0;
+        if (model->sequences[s].name != seq) model->sequences[s].n = 0;
     recount(model);
     return CELLAR_OK;
 }
@@ -309,8 +293,7 @@ void memory_model_clear(memory_model *model)
 static bool is_held_outside(const model_sequence *sequence, int64_t from, int64_t to, int64_t pos)
 {
     const model_entry key = {(cellar_pos)pos, 0};
-    if (pos > INT32_MAX || sequence->n == 0 || (pos >= from && pos < to))
-        return false;
+    if (pos > INT32_MAX || sequence->n == 0 || (pos >= from && pos < to)) return false;
     return bsearch(&key, sequence->entries, sequence->n, sizeof key, compare_entries) != NULL;
 }
 
@@ -324,8 +307,7 @@ static cellar_status judge_shift(const model_sequence *sequence, int64_t from, i
             return CELLAR_INVALID;
     for (uint32_t i = 0; i < sequence->n; i++) {
         int64_t pos = (int64_t)sequence->entries[i].pos + delta;
-        if (!is_in(&sequence->entries[i], from, to) || pos < 0)
-            continue;
+        if (!is_in(&sequence->entries[i], from, to) || pos < 0) continue;
         if (is_held_outside(sequence, from, to, pos)) {
             *at = pos;
             return CELLAR_REFUSED;
@@ -340,18 +322,15 @@ cellar_status memory_model_shift(memory_model *model, cellar_seq seq, cellar_pos
 {
     int64_t from, to;
     *at = MODEL_AT_UNSAID;
-    if (seq < 0 || !plain_range(p0, p1, &from, &to))
-        return CELLAR_INVALID;
+    if (seq < 0 || !plain_range(p0, p1, &from, &to)) return CELLAR_INVALID;
     model_sequence *sequence = memory_model_sequence(model, seq);
     cellar_status status = judge_shift(sequence, from, to, delta, at);
-    if (status != CELLAR_OK)
-        return status;
+    if (status != CELLAR_OK) return status;
     uint32_t n = 0;
     for (uint32_t i = 0; i < sequence->n; i++) {
         model_entry entry = sequence->entries[i];
         int64_t pos = (int64_t)entry.pos + (is_in(&entry, from, to) ? delta : 0);
-        if (pos >= 0)
-            sequence->entries[n++] = (model_entry){(cellar_pos)pos, entry.cell};
+        if (pos >= 0) sequence->entries[n++] = (model_entry){(cellar_pos)pos, entry.cell};
     }
     sequence->n = n;
     sort_entries(sequence);
@@ -362,22 +341,18 @@ cellar_status memory_model_shift(memory_model *model, cellar_seq seq, cellar_pos
 cellar_status memory_model_shift_context(memory_model *model, cellar_seq seq, cellar_pos keep,
                                          cellar_pos discard, cellar_pos *n_discarded)
 {
-    if (seq < 0)
-        return CELLAR_INVALID;
+    if (seq < 0) return CELLAR_INVALID;
     const model_sequence *sequence = memory_model_sequence(model, seq);
-    if (sequence->n == 0)
-        return CELLAR_INVALID;
+    if (sequence->n == 0) return CELLAR_INVALID;
     int64_t min = sequence->entries[0].pos;
     int64_t n = (int64_t)sequence->entries[sequence->n - 1].pos + 1 - min;
-    if (keep < 0 || keep >= n || discard < 0 || discard > n - keep)
-        return CELLAR_INVALID;
+    if (keep < 0 || keep >= n || discard < 0 || discard > n - keep) return CELLAR_INVALID;
     int64_t drop = discard ? discard : (n - keep) / 2;
-    if (drop == 0)
-        return CELLAR_INVALID;
+    if (drop == 0) return CELLAR_INVALID;
     int64_t first = min + keep, at;
     *n_discarded = (cellar_pos)drop;
-    cellar_status status =
-        memory_model_remove(model, seq, (cellar_pos)first, (cellar_pos)(first + drop));
+    cellar_status status = memory_model_remove(model, seq, (cellar_pos)first,
+                                               (cellar_pos)(first + drop));
     if (status == CELLAR_OK)
         status = memory_model_shift(model, seq, (cellar_pos)(first + drop), -1, (cellar_pos)-drop,
                                     &at);

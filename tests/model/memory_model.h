@@ -1,10 +1,10 @@
 /*
  * memory_model.h: what cellar.h promises about cells, sequences and positions, done stupidly.
  *
- * A pool is an array of cells; a sequence is an array of (position, cell), sorted by position; every
- * operation is a loop over everything. There are no runs, no counters that are kept up to date, no
- * free map. It is written from the header alone and shares no code with the library, so that a
- * mistake has to be made twice to go unnoticed.
+ * A pool is an array of cells; a sequence is an array of (position, cell), sorted by position;
+ * every operation is a loop over everything. There are no runs, no counters that are kept up to
+ * date, no free map. It is written from the header alone and shares no code with the library, so
+ * that a mistake has to be made twice to go unnoticed.
  *
  * Every operation returns the status that the library must return and changes nothing unless that
  * is CELLAR_OK. `at` is what error->at must be, or -2 where the header does not say. Which cell the
@@ -61,8 +61,8 @@ cellar_pos memory_model_pos_max(memory_model *model, cellar_seq seq);
 const model_entry *memory_model_find(memory_model *model, cellar_seq seq, cellar_pos pos);
 
 /*
- * Would the batch be accepted? On CELLAR_OK positions[n_tokens] are where the tokens stand. The batch's
- * arrays may be NULL as the header allows.
+ * Would the batch be accepted? On CELLAR_OK positions[n_tokens] are where the tokens stand. The
+ * batch's arrays may be NULL as the header allows.
  */
 cellar_status memory_model_plan(memory_model *model, const cellar_batch *batch,
                                 cellar_pos *positions, int64_t *at);

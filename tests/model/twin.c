@@ -1,9 +1,9 @@
 /*
  * twin.c: every call on the library and on the plain models, every result compared. See twin.h.
  *
- * What a token sees is put together from the model: the entries of its first sequence, and the tokens
- * of the batch that stand in that sequence, up to itself (causal) or to the end of its micro-batch.
- * Micro-batches are taken to be the batch cut every n_ubatch tokens.
+ * What a token sees is put together from the model: the entries of its first sequence, and the
+ * tokens of the batch that stand in that sequence, up to itself (causal) or to the end of its
+ * micro-batch. Micro-batches are taken to be the batch cut every n_ubatch tokens.
  */
 #include "twin.h"
 
@@ -17,8 +17,7 @@ static void note(twin *t, const char *format, ...) __attribute__((format(printf,
 
 static void note(twin *t, const char *format, ...)
 {
-    if (t->n_wrong++ > 0)
-        return;
+    if (t->n_wrong++ > 0) return;
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(t->message, sizeof t->message, format, arguments);
@@ -52,7 +51,7 @@ static void expect(twin *t, const char *call, cellar_status got, cellar_status w
              got != CELLAR_OK ? error->message : "");
 }
 
-/* ---- what a token sees ------------------------------------------------------------------------ */
+/* ---- what a token sees ----------------------------------------------------------------------- */
 
 typedef struct view {
     attention_model_row *rows;
@@ -65,7 +64,8 @@ static void add_row(const twin *t, view *seen, uint32_t layer, cellar_token toke
                     cellar_pos stored_pos)
 {
     const cellar_layer *shape = &t->d.layers[layer];
-    float *k = seen->numbers + seen->n * seen->row, *v = k + (size_t)shape->n_kv_heads * shape->k_size;
+    float *k = seen->numbers + seen->n * seen->row,
+          *v = k + (size_t)shape->n_kv_heads * shape->k_size;
     drive_token_row(&t->d, layer, DRIVE_K, token, k);
     drive_token_row(&t->d, layer, DRIVE_V, token, v);
     seen->rows[seen->n++] = (attention_model_row){pos, stored_pos, k, v};
@@ -76,8 +76,7 @@ static bool stands_in(const cellar_batch *batch, uint32_t i, cellar_seq seq)
     uint32_t n;
     const cellar_seq *seqs = memory_model_batch_seqs(batch, i, &n);
     for (uint32_t s = 0; s < n; s++)
-        if (seqs[s] == seq)
-            return true;
+        if (seqs[s] == seq) return true;
     return false;
 }
 
@@ -130,7 +129,7 @@ static void compare_token(twin *t, uint32_t layer, const cellar_batch *batch,
     free(bound);
 }
 
-/* ---- steps ------------------------------------------------------------------------------------ */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 static float *rows_of(const twin *t, uint32_t layer, drive_row what, const cellar_ubatch *ubatch,
                       const cellar_token *tokens, size_t row)
@@ -150,8 +149,8 @@ static void step_layer(twin *t, uint32_t number, uint32_t layer, const cellar_ba
     size_t out_row = (size_t)shape->n_heads * shape->v_size;
     cellar_ubatch ubatch = {0};
     cellar_error error = {0};
-    expect(t, "cellar_get_ubatch", cellar_get_ubatch(t->d.memory, number, &ubatch, &error), CELLAR_OK,
-           &error);
+    expect(t, "cellar_get_ubatch", cellar_get_ubatch(t->d.memory, number, &ubatch, &error),
+           CELLAR_OK, &error);
     float *k = rows_of(t, layer, DRIVE_K, &ubatch, batch->tokens,
                        (size_t)shape->n_kv_heads * shape->k_size);
     float *v = rows_of(t, layer, DRIVE_V, &ubatch, batch->tokens,
@@ -160,7 +159,8 @@ static void step_layer(twin *t, uint32_t number, uint32_t layer, const cellar_ba
                        (size_t)shape->n_heads * shape->k_size);
     float *out = drive_grab(ubatch.n_tokens * out_row, sizeof *out);
     memset(out, 0xff, ubatch.n_tokens * out_row * sizeof *out);
-    expect(t, "cellar_store", cellar_store(t->d.memory, number, layer, k, v, &error), CELLAR_OK, &error);
+    expect(t, "cellar_store", cellar_store(t->d.memory, number, layer, k, v, &error), CELLAR_OK,
+           &error);
     expect(t, "cellar_attend", cellar_attend(t->d.memory, number, layer, q, out, &error), CELLAR_OK,
            &error);
     for (uint32_t i = 0; i < ubatch.n_tokens && !t->is_quiet; i++)
@@ -208,7 +208,7 @@ void twin_append(twin *t, cellar_seq seq, cellar_token first, uint32_t n)
     free(seqs);
 }
 
-/* ---- sequences -------------------------------------------------------------------------------- */
+/* ---- sequences ------------------------------------------------------------------------------- */
 
 void twin_remove(twin *t, cellar_seq seq, cellar_pos p0, cellar_pos p1)
 {
@@ -236,7 +236,8 @@ static void read_one(twin *t, cellar_seq seq, uint32_t layer, const model_entry 
 {
     const cellar_layer *shape = &t->d.layers[layer];
     const model_cell *cell = &t->model.cells[entry->cell];
-    size_t n_k = (size_t)shape->n_kv_heads * shape->k_size, n_v = (size_t)shape->n_kv_heads * shape->v_size;
+    size_t n_k = (size_t)shape->n_kv_heads * shape->k_size,
+           n_v = (size_t)shape->n_kv_heads * shape->v_size;
     float *got = drive_grab(2 * (n_k + n_v), sizeof *got), *raw = got + n_k + n_v;
     double *want = drive_grab(2 * n_k + n_v, sizeof *want), *doubt = want + n_k + n_v;
     cellar_error error = {0};
@@ -245,14 +246,15 @@ static void read_one(twin *t, cellar_seq seq, uint32_t layer, const model_entry 
     const attention_model_row row = {entry->pos, cell->stored_pos, raw, raw + n_k};
     attention_model_rows(shape, &row, want, want + n_k, doubt);
     expect(t, "cellar_read_rows",
-           cellar_read_rows(t->d.memory, seq, layer, entry->pos, 1, got, got + n_k, &error), CELLAR_OK,
-           &error);
+           cellar_read_rows(t->d.memory, seq, layer, entry->pos, 1, got, got + n_k, &error),
+           CELLAR_OK, &error);
     double angle = 0x1p-50 * (entry->pos + (double)cell->stored_pos);
-    double slack = attention_model_magnitude(shape) * (0x1p-20 + 2 * angle);
+    double slack = attention_model_magnitude(shape) *
+                   (0x1p-20 + 2 * angle); /* of lengths up to 1.5 */
     for (size_t i = 0; i < n_k; i++)
         if (!(fabs(got[i] - want[i]) <= slack + 2 * doubt[i]))
-            note(t, "layer %u, key of position %d element %zu is %g, expected %g", layer, entry->pos, i,
-                 (double)got[i], want[i]);
+            note(t, "layer %u, key of position %d element %zu is %g, expected %g", layer,
+                 entry->pos, i, (double)got[i], want[i]);
     for (size_t i = n_k; i < n_k + n_v; i++)
         if (!(got[i] == want[i]))
             note(t, "layer %u, value of position %d is %g, expected %g", layer, entry->pos,

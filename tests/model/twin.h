@@ -14,14 +14,14 @@
 #include "memory_model.h"
 
 typedef struct twin {
-    drive d;            /* fill in d.layers, d.n_layers and d.seed, then twin_open */
+    drive d; /* fill in d.layers, d.n_layers and d.seed, then twin_open */
     memory_model model;
-    float q_factor;     /* queries are multiplied by this: large ones make softmax sharp; 0: 1 */
-    bool is_quiet;      /* results are not compared: for long pasts of which only the end matters */
-    double worst;       /* largest difference / bound so far */
+    float q_factor; /* queries are multiplied by this: large ones make softmax sharp; 0: 1 */
+    bool is_quiet;  /* results are not compared: for long pasts of which only the end matters */
+    double worst;   /* largest difference / bound so far */
     double largest_bound;
     uint32_t n_compared, n_wrong;
-    char message[300];  /* of the first difference */
+    char message[300]; /* of the first difference */
 } twin;
 
 /* A memory with d.layers; what differs from the default configuration is in config. */
