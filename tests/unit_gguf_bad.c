@@ -340,7 +340,7 @@ static void refusing_takes_no_more_memory_than_a_fixed_sum(void **state)
     (void)state;
     const int code = support_gguf_in_little_memory(8u << 20, has_wrong_answers);
     if (code < 0) {
-        print_message("skipped: sanitizers reserve the address space themselves\n");
+        print_message("skipped: sanitizers and valgrind take address space of their own\n");
         skip();
     }
     assert_int_equal(code, 0);
