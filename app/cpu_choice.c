@@ -34,7 +34,8 @@ cellar_status cpu_choice_parse(const char *name, uint32_t *mask, cellar_error *e
             return CELLAR_OK;
         }
     }
-    return report(error, CELLAR_INVALID, -1, "unknown instruction set '%s': scalar, avx2 or all", name);
+    return report(error, CELLAR_INVALID, -1, "unknown instruction set '%s': scalar, avx2 or all",
+                  name);
 }
 
 cellar_status cpu_choice_from_environment(uint32_t *mask, cellar_error *error)

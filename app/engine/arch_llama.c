@@ -5,9 +5,9 @@
  *     for each layer:   x += attention(norm(x));   x += down(silu(gate h) * up h) with h = norm(x)
  *     logits = output * norm(x)
  *
- * with RMS norms, grouped K/V heads, rotation of adjacent pairs, and optional biases. Head counts and
- * the feed-forward width may differ from layer to layer; K and V heads may have sizes of their own.
- * Mixtures of experts under this name are refused, not run wrongly.
+ * with RMS norms, grouped K/V heads, rotation of adjacent pairs, and optional biases. Head counts
+ * and the feed-forward width may differ from layer to layer; K and V heads may have sizes of their
+ * own. Mixtures of experts under this name are refused, not run wrongly.
  */
 #include "engine/model_arch.h"
 
@@ -36,8 +36,8 @@ static cellar_status read_heads(const model *m, const llama_shape *shape, cellar
     for (uint32_t i = 0; status == CELLAR_OK && i < m->n_layers; i++) {
         if (shape->heads[i] % shape->kv_heads[i] != 0) {
             char expected[64];
-            snprintf(expected, sizeof expected, "a divisor of the %" PRIu32 " heads of layer %" PRIu32,
-                     shape->heads[i], i);
+            snprintf(expected, sizeof expected,
+                     "a divisor of the %" PRIu32 " heads of layer %" PRIu32, shape->heads[i], i);
             return model_refuse_key(m, key, expected, shape->kv_heads[i], error);
         }
     }
@@ -66,11 +66,12 @@ static cellar_status read_head_size(const model *m, const char *key, const llama
 static cellar_status refuse_experts(const model *m, cellar_error *error)
 {
     uint32_t n_experts;
-    cellar_status status =
-        model_read_u32_or(m, "expert_count", 0, UINT32_MAX, 0, &n_experts, error);
+    cellar_status status = model_read_u32_or(m, "expert_count", 0, UINT32_MAX, 0, &n_experts,
+                                             error);
     if (status == CELLAR_OK && n_experts != 0) {
         return report(error, CELLAR_UNSUPPORTED, -1,
-                      "llama.expert_count: expected 0 (mixtures of experts are not supported), found %" PRIu32,
+                      "llama.expert_count: expected 0 (mixtures of experts are not supported), "
+                      "found %" PRIu32,
                       n_experts);
     }
     return status;
@@ -107,8 +108,10 @@ static cellar_status load_attention(model *m, const llama_shape *shape, uint32_t
                                     cellar_error *error)
 {
     model_layer *to = &m->layers[layer];
-    model_heads heads = {.layer = layer, .n_heads = shape->heads[layer],
-                         .n_kv_heads = shape->kv_heads[layer], .k_size = shape->k_size,
+    model_heads heads = {.layer = layer,
+                         .n_heads = shape->heads[layer],
+                         .n_kv_heads = shape->kv_heads[layer],
+                         .k_size = shape->k_size,
                          .v_size = shape->v_size};
     cellar_status status = model_load_norm(m, layer, "attn_norm", shape->epsilon,
                                            &to->attention_norm, error);
@@ -143,8 +146,8 @@ static cellar_status run_layers(const model *m, const block_context *c, cellar_e
             return report(error, CELLAR_REFUSED, i, "stopped by the caller");
         }
         block_norm_run(&layer->attention_norm, c, c->x, c->h, c->n_tokens);
-        cellar_status status =
-            block_attention_run(&layer->attention, c, i, c->h, c->h, c->x, error);
+        cellar_status status = block_attention_run(&layer->attention, c, i, c->h, c->h, c->x,
+                                                   error);
         if (status != CELLAR_OK) {
             return status;
         }

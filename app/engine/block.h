@@ -26,9 +26,10 @@
 
 /* A weight matrix [n_out][n_in] as the file stores it. */
 typedef struct block_weight {
-    const void *data; /* first row; aligned to the numbers in it; NULL: the model has no such matrix */
-    uint32_t type;    /* CL_WEIGHT_* */
-    uint32_t n_in;    /* numbers in a row, a multiple of the type's block */
+    const void
+        *data;     /* first row; aligned to the numbers in it; NULL: the model has no such matrix */
+    uint32_t type; /* CL_WEIGHT_* */
+    uint32_t n_in; /* numbers in a row, a multiple of the type's block */
     uint32_t n_out;   /* rows */
     size_t row_bytes; /* from one row to the next */
 } block_weight;
@@ -48,9 +49,9 @@ typedef struct block_norm {
 
 /* Attention with K and V heads shared by groups of query heads; the memory rotates and attends. */
 typedef struct block_attention {
-    block_linear q; /* [n_heads * k_size][n_embd] */
-    block_linear k; /* [n_kv_heads * k_size][n_embd] */
-    block_linear v; /* [n_kv_heads * v_size][n_embd] */
+    block_linear q;   /* [n_heads * k_size][n_embd] */
+    block_linear k;   /* [n_kv_heads * k_size][n_embd] */
+    block_linear v;   /* [n_kv_heads * v_size][n_embd] */
     block_linear out; /* [n_embd][n_heads * v_size] */
 } block_attention;
 
@@ -67,10 +68,24 @@ typedef struct block_widths {
     uint32_t ff;             /* gate, up */
 } block_widths;
 
+/*
+ * Threads that know how large the next job is. A job of less than BLOCK_SMALL_JOB multiplications
+ * is done by the calling thread, part after part: waking the others would cost more than it saves.
+ */
+typedef struct block_workers {
+    threads *threads;
+    uint64_t work; /* multiplications in the next job, about */
+} block_workers;
+
+#define BLOCK_SMALL_JOB (1u << 17) /* some 20 microseconds of one thread */
+
+/* Run a job; `workers` is a block_workers *, as void * to fit cellar_workers. */
+void block_workers_run(void *workers, cellar_task task, void *argument);
+
 /* What computing a micro-batch needs: tools, place, buffers. */
 typedef struct block_context {
     const cl_matmul_table *table;
-    threads *threads;
+    block_workers *workers; /* also the memory's */
     cellar_memory *memory;
 
     bool (*should_stop)(void *context); /* asked before each layer; NULL: never stop */
@@ -78,13 +93,14 @@ typedef struct block_context {
 
     uint32_t ubatch;   /* number of the micro-batch in the open step */
     uint32_t n_tokens; /* in it, >= 1 */
+    uint32_t n_keys;   /* that its last token sees, about */
 
-    float *x;        /* [n_tokens][n_embd] the residual stream */
-    float *h;        /* [n_tokens][n_embd] what a block reads, and then what it adds to x */
-    float *q;        /* [n_tokens][n_heads * k_size] */
-    float *k;        /* [n_tokens][n_kv_heads * k_size] */
-    float *v;        /* [n_tokens][n_kv_heads * v_size] */
-    float *attended; /* [n_tokens][n_heads * v_size] */
+    float *x;         /* [n_tokens][n_embd] the residual stream */
+    float *h;         /* [n_tokens][n_embd] what a block reads, and then what it adds to x */
+    float *q;         /* [n_tokens][n_heads * k_size] */
+    float *k;         /* [n_tokens][n_kv_heads * k_size] */
+    float *v;         /* [n_tokens][n_kv_heads * v_size] */
+    float *attended;  /* [n_tokens][n_heads * v_size] */
     float *gate, *up; /* [n_tokens][n_ff] */
 } block_context;
 
@@ -97,8 +113,8 @@ static inline bool block_is_stopped(const block_context *c)
 /* One matrix product of a job: y = x * weight^T + bias, and then residual += y if there is one. */
 typedef struct block_product {
     const block_linear *linear;
-    const float *x; /* [n_tokens][n_in] */
-    float *y;       /* [n_tokens][n_out], does not overlap x */
+    const float *x;  /* [n_tokens][n_in] */
+    float *y;        /* [n_tokens][n_out], does not overlap x */
     float *residual; /* [n_tokens][n_out] or NULL */
 } block_product;
 
@@ -115,9 +131,9 @@ void block_norm_run(const block_norm *norm, const block_context *c, const float 
                     uint32_t n_tokens);
 
 /*
- * out [n_tokens][n_embd] = attention of x [n_tokens][n_embd], stored and attended as `layer` of the memory's
- * open step; residual += out if it is not NULL. x may be the same as out. Statuses: cellar_store's and
- * cellar_attend's.
+ * out [n_tokens][n_embd] = attention of x [n_tokens][n_embd], stored and attended as `layer` of the
+ * memory's open step; residual += out if it is not NULL. x may be the same as out. Statuses:
+ * cellar_store's and cellar_attend's.
  */
 cellar_status block_attention_run(const block_attention *attention, const block_context *c,
                                   uint32_t layer, const float *x, float *out, float *residual,

@@ -18,10 +18,14 @@ cellar_status block_attention_run(const block_attention *attention, const block_
     };
     block_multiply(c, inputs, 3, c->n_tokens);
 
+    uint64_t numbers = (uint64_t)attention->k.weight.n_out + attention->v.weight.n_out;
+    c->workers->work = c->n_tokens * numbers;
     cellar_status status = cellar_store(c->memory, c->ubatch, layer, c->k, c->v, error);
     if (status != CELLAR_OK) {
         return status;
     }
+    numbers = (uint64_t)attention->q.weight.n_out + attention->out.weight.n_in;
+    c->workers->work = c->n_tokens * numbers * c->n_keys;
     status = cellar_attend(c->memory, c->ubatch, layer, c->q, c->attended, error);
     if (status != CELLAR_OK) {
         return status;

@@ -10,7 +10,6 @@
 #include <math.h>
 
 #define LANES 4u
-#define SMALL_JOB (1u << 13) /* numbers below which waking threads costs more than it saves */
 
 typedef struct norm_job {
     const block_norm *norm;
@@ -55,9 +54,6 @@ void block_norm_run(const block_norm *norm, const block_context *c, const float 
                     uint32_t n_tokens)
 {
     norm_job job = {.norm = norm, .x = x, .out = out, .n_tokens = n_tokens};
-    if (n_tokens < 2 || (uint64_t)n_tokens * norm->width < SMALL_JOB) {
-        norm_part(&job, 0, 1);
-    } else {
-        threads_run(c->threads, norm_part, &job);
-    }
+    c->workers->work = (uint64_t)n_tokens * norm->width;
+    block_workers_run(c->workers, norm_part, &job);
 }

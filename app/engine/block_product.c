@@ -14,8 +14,7 @@
 
 #include <math.h>
 
-#define ROWS_TOGETHER 16u     /* one cache line of y */
-#define SMALL_JOB (1u << 14)  /* multiplications below which waking threads costs more than it saves */
+#define ROWS_TOGETHER 16u /* one cache line of y */
 
 typedef struct multiply_job {
     const block_context *c;
@@ -94,11 +93,8 @@ static void run(multiply_job *job)
         const block_weight *w = &job->products[i].linear->weight;
         work += (uint64_t)w->n_in * w->n_out;
     }
-    if (work < SMALL_JOB / job->n_tokens) {
-        multiply_part(job, 0, 1);
-    } else {
-        threads_run(job->c->threads, multiply_part, job);
-    }
+    job->c->workers->work = work * job->n_tokens;
+    block_workers_run(job->c->workers, multiply_part, job);
 }
 
 void block_multiply(const block_context *c, const block_product *products, uint32_t n,

@@ -25,7 +25,7 @@
 struct engine {
     const model *model;
     cl_matmul_table table;
-    threads *threads;
+    block_workers workers;
     cellar_memory *memory;
     uint32_t n_cells, n_ubatch;
     block_context context;
@@ -42,8 +42,12 @@ typedef struct logits_request {
 
 engine_options engine_defaults(void)
 {
-    return (engine_options){.n_cells = 4096, .n_ubatch = 512, .n_threads = 1, .k_type = CELLAR_F16,
-                            .v_type = CELLAR_F16, .cpu_mask = CELLAR_CPU_ALL};
+    return (engine_options){.n_cells = 4096,
+                            .n_ubatch = 512,
+                            .n_threads = 1,
+                            .k_type = CELLAR_F16,
+                            .v_type = CELLAR_F16,
+                            .cpu_mask = CELLAR_CPU_ALL};
 }
 
 /* Add room for [n_ubatch][width] numbers, whole cache lines; false: too large. */
@@ -60,7 +64,8 @@ static cellar_status make_buffers(engine *e, cellar_error *error)
     block_context *c = &e->context;
     const block_widths *w = &e->model->widths;
     const uint32_t widths[N_BUFFERS] = {w->embd, w->embd, w->q, w->k, w->v, w->heads, w->ff, w->ff};
-    float **buffers[N_BUFFERS] = {&c->x, &c->h, &c->q, &c->k, &c->v, &c->attended, &c->gate, &c->up};
+    float **buffers[N_BUFFERS] = {&c->x, &c->h,        &c->q,    &c->k,
+                                  &c->v, &c->attended, &c->gate, &c->up};
     size_t starts[N_BUFFERS];
     bool fits = true;
     e->buffer_bytes = 0;
@@ -98,7 +103,7 @@ static cellar_status make_memory(engine *e, const engine_options *options, cella
     config.n_ubatch = e->n_ubatch;
     config.cpu_mask = options->cpu_mask;
     config.workers = (cellar_workers){
-        .n = threads_count(e->threads), .run = threads_run, .context = e->threads};
+        .n = threads_count(e->workers.threads), .run = block_workers_run, .context = &e->workers};
     cellar_status status = cellar_create(&config, &e->memory, error);
     free(layers);
     return status;
@@ -109,7 +114,8 @@ cellar_status engine_create(const model *m, const engine_options *options, engin
 {
     *out = NULL;
     if (options->n_cells == 0 || options->n_ubatch == 0) {
-        return report(error, CELLAR_INVALID, -1, "an engine needs at least one cell and a micro-batch "
+        return report(error, CELLAR_INVALID, -1,
+                      "an engine needs at least one cell and a micro-batch "
                       "of at least one token");
     }
     engine *e = calloc(1, sizeof *e);
@@ -125,14 +131,14 @@ cellar_status engine_create(const model *m, const engine_options *options, engin
         cl_matmul_fill(&e->table, options->cpu_mask);
     }
     cellar_status status;
-    if ((status = threads_create(options->n_threads, &e->threads, error)) != CELLAR_OK ||
+    if ((status = threads_create(options->n_threads, &e->workers.threads, error)) != CELLAR_OK ||
         (status = make_memory(e, options, error)) != CELLAR_OK ||
         (status = make_buffers(e, error)) != CELLAR_OK) {
         engine_destroy(e);
         return status;
     }
     e->context.table = &e->table;
-    e->context.threads = e->threads;
+    e->context.workers = &e->workers;
     e->context.memory = e->memory;
     *out = e;
     return CELLAR_OK;
@@ -144,7 +150,7 @@ void engine_destroy(engine *e)
         return;
     }
     cellar_destroy(e->memory);
-    threads_destroy(e->threads);
+    threads_destroy(e->workers.threads);
     free(e->buffers);
     free(e);
 }
@@ -180,7 +186,7 @@ void engine_set_stop(engine *e, bool (*should_stop)(void *context), void *contex
     e->context.stop_context = context;
 }
 
-/* ---- a step ------------------------------------------------------------------------------------- */
+/* ---- a step --------------------------------------------------------------------------------- */
 
 static cellar_status check_request(const engine *e, const cellar_batch *batch,
                                    const logits_request *request, cellar_error *error)
@@ -192,19 +198,22 @@ static cellar_status check_request(const engine *e, const cellar_batch *batch,
         cellar_token token = batch->tokens[i];
         if (token < 0 || (uint32_t)token >= e->model->n_vocab) {
             return report(error, CELLAR_INVALID, i,
-                          "token %" PRIu32 " of the batch: expected an id below %" PRIu32 ", found %" PRId32,
+                          "token %" PRIu32 " of the batch: expected an id below %" PRIu32
+                          ", found %" PRId32,
                           i, e->model->n_vocab, token);
         }
     }
     if (request->n > 0 && (request->wanted == NULL || request->rows == NULL)) {
-        return report(error, CELLAR_INVALID, -1, "logits are wanted but there is no list or no room");
+        return report(error, CELLAR_INVALID, -1,
+                      "logits are wanted but there is no list or no room");
     }
     for (uint32_t i = 0; i < request->n; i++) {
         uint32_t index = request->wanted[i];
         if (index >= batch->n_tokens || (i > 0 && index <= request->wanted[i - 1])) {
             return report(error, CELLAR_INVALID, i,
                           "wanted logits %" PRIu32 ": expected rising indices below %" PRIu32
-                          ", found %" PRIu32, i, batch->n_tokens, index);
+                          ", found %" PRIu32,
+                          i, batch->n_tokens, index);
         }
     }
     return CELLAR_OK;
@@ -255,6 +264,7 @@ static cellar_status compute(engine *e, const cellar_batch *batch, logits_reques
         }
         e->context.ubatch = i;
         e->context.n_tokens = ubatch.n_tokens;
+        e->context.n_keys = (uint32_t)ubatch.positions[ubatch.n_tokens - 1] + 1;
         embed(e, batch, &ubatch);
         status = e->model->architecture->run_layers(e->model, &e->context, error);
         if (status != CELLAR_OK) {

@@ -2,8 +2,9 @@
  * engine.h: a model that reads: model + memory + threads + buffers.
  *
  * engine_decode reads the tokens of a batch: it opens a step of the memory, takes each micro-batch
- * through all layers, and commits. A failure or a stop anywhere aborts the step, and the memory is as if
- * nothing had been asked. Between steps the caller may do with the memory what cellar.h offers.
+ * through all layers, and commits. A failure or a stop anywhere aborts the step, and the memory is
+ * as if nothing had been asked. Between steps the caller may do with the memory what cellar.h
+ * offers.
  *
  * All buffers are made with the engine; reading allocates nothing (the memory's bookkeeping may
  * grow when a step opens). What is computed for a token depends on the tokens before it alone:
@@ -22,12 +23,14 @@
 #include "engine/model.h"
 
 typedef struct engine_options {
-    uint32_t n_cells;   /* tokens the memory can hold, >= 1; default 4096 */
-    uint32_t n_ubatch;  /* most tokens computed at once, 1..65536; default 512; never more than n_cells are used */
-    uint32_t n_threads; /* 1..512; default 1 */
+    uint32_t n_cells; /* tokens the memory can hold, >= 1; default 4096 */
+    /* most tokens computed at once, 1..65536; default 512; never more than n_cells are used */
+    uint32_t n_ubatch;
+    uint32_t n_threads;         /* 1..512; default 1 */
     cellar_type k_type, v_type; /* of stored rows; default CELLAR_F16 */
-    uint32_t cpu_mask;  /* CELLAR_CPU_*; default CELLAR_CPU_ALL */
-    const cl_matmul_table *table; /* products to compute with, copied; NULL (default): the best that cpu_mask allows */
+    uint32_t cpu_mask;          /* CELLAR_CPU_*; default CELLAR_CPU_ALL */
+    /* products to compute with, copied; NULL (default): the best that cpu_mask allows */
+    const cl_matmul_table *table;
 } engine_options;
 
 typedef struct engine engine;
@@ -42,20 +45,20 @@ void engine_destroy(engine *e); /* NULL is allowed */
 const model *engine_model(const engine *e);
 cellar_memory *engine_memory(engine *e);
 uint32_t engine_cells(const engine *e);
-uint32_t engine_ubatch(const engine *e); /* most tokens computed at once */
+uint32_t engine_ubatch(const engine *e);       /* most tokens computed at once */
 uint64_t engine_buffer_bytes(const engine *e); /* of activations, beside the memory */
 
 /* From now on ask should_stop(context) before each layer; true ends the step. NULL: never. */
 void engine_set_stop(engine *e, bool (*should_stop)(void *context), void *context);
 
 /*
- * Read a batch; its tokens must be given. wanted [n_wanted] are the indices of the tokens whose logits are
- * wanted, strictly rising; logits [n_wanted][n_vocab] gets their rows (undefined after a failure). The
- * product with the output matrix is computed for these alone.
+ * Read a batch; its tokens must be given. wanted [n_wanted] are the indices of the tokens whose
+ * logits are wanted, strictly rising; logits [n_wanted][n_vocab] gets their rows (undefined after a
+ * failure). The product with the output matrix is computed for these alone.
  *
- * CELLAR_FULL, CELLAR_INVALID, CELLAR_BUSY, CELLAR_NO_MEMORY as cellar_begin says; CELLAR_INVALID also for a token that
- * is not in the vocabulary (error->at: its index) and for bad `wanted`. CELLAR_REFUSED: stopped. Whatever
- * the failure, the memory is as before.
+ * CELLAR_FULL, CELLAR_INVALID, CELLAR_BUSY, CELLAR_NO_MEMORY as cellar_begin says; CELLAR_INVALID
+ * also for a token that is not in the vocabulary (error->at: its index) and for bad `wanted`.
+ * CELLAR_REFUSED: stopped. Whatever the failure, the memory is as before.
  */
 cellar_status engine_decode(engine *e, const cellar_batch *batch, const uint32_t *wanted,
                             uint32_t n_wanted, float *logits, cellar_error *error);

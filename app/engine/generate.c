@@ -60,7 +60,9 @@ static bool is_stopped(const generation *g)
     return o->should_stop != NULL && o->should_stop(o->context);
 }
 
-/* Read n tokens, at most a micro-batch; the last one's logits into g->logits when they are wanted. */
+/*
+ * Read n tokens, at most a micro-batch; the last one's logits into g->logits when they are wanted.
+ */
 static cellar_status read_tokens(generation *g, const cellar_token *tokens, uint32_t n,
                                  bool is_wanted, cellar_error *error)
 {
@@ -125,7 +127,7 @@ static cellar_status read_prompt(generation *g, cellar_error *error)
     return CELLAR_OK;
 }
 
-/* ---- text --------------------------------------------------------------------------------------- */
+/* ---- text ----------------------------------------------------------------------------------- */
 
 static cellar_status make_room(generation *g, size_t capacity, cellar_error *error)
 {
@@ -167,7 +169,8 @@ static cellar_status show_token(generation *g, cellar_token token, cellar_error 
         }
         n = tokenizer_piece(g->tokenizer, token, show_special, g->piece, g->capacity);
     }
-    bool drop = g->is_text_start && n > 0 && g->piece[0] == ' ' && tokenizer_adds_space(g->tokenizer);
+    bool drop = g->is_text_start && n > 0 && g->piece[0] == ' ' &&
+                tokenizer_adds_space(g->tokenizer);
     g->is_text_start = g->is_text_start && n == 0;
     show_bytes(g, g->piece + drop, n - drop);
     return CELLAR_OK;
@@ -193,7 +196,7 @@ static void show_rest(generation *g)
     }
 }
 
-/* ---- writing on --------------------------------------------------------------------------------- */
+/* ---- writing on ----------------------------------------------------------------------------- */
 
 /* Positions that a shift keeps: what was asked for, but never so many that hardly room is made. */
 static cellar_pos kept(const generation *g)
@@ -205,8 +208,8 @@ static cellar_pos kept(const generation *g)
 
 static cellar_status shift_and_read(generation *g, cellar_token token, cellar_error *error)
 {
-    cellar_status status = cellar_shift_context(engine_memory(g->engine), g->options->seq, kept(g), 0,
-                                                NULL, error);
+    cellar_status status = cellar_shift_context(engine_memory(g->engine), g->options->seq, kept(g),
+                                                0, NULL, error);
     if (status != CELLAR_OK) {
         return status;
     }
@@ -223,8 +226,10 @@ static cellar_status read_on(generation *g, cellar_token token, cellar_error *er
     }
     if (status == CELLAR_FULL && g->options->on_full == GENERATE_FAIL) {
         return report(error, CELLAR_FULL, -1,
-                      "all %" PRIu32 " cells are full: give the memory more (-c), or let it shift or stop "
-                      "(--on-full)", engine_cells(g->engine));
+                      "all %" PRIu32
+                      " cells are full: give the memory more (-c), or let it shift or stop "
+                      "(--on-full)",
+                      engine_cells(g->engine));
     }
     if (status == CELLAR_FULL) {
         status = shift_and_read(g, token, error);
@@ -287,7 +292,7 @@ static cellar_status run(generation *g, cellar_error *error)
     return status;
 }
 
-/* ---- room for it all ---------------------------------------------------------------------------- */
+/* ---- room for it all ------------------------------------------------------------------------ */
 
 static cellar_status make_all_room(generation *g, cellar_error *error)
 {
@@ -296,7 +301,8 @@ static cellar_status make_all_room(generation *g, cellar_error *error)
     g->seqs = malloc(n_ubatch * sizeof *g->seqs);
     g->ends = malloc(n_vocab * sizeof *g->ends);
     if (g->logits == NULL || g->seqs == NULL || g->ends == NULL) {
-        return report(error, CELLAR_NO_MEMORY, -1, "no memory for a row of %" PRIu32 " logits", n_vocab);
+        return report(error, CELLAR_NO_MEMORY, -1, "no memory for a row of %" PRIu32 " logits",
+                      n_vocab);
     }
     for (uint32_t i = 0; i < n_ubatch; i++) {
         g->seqs[i] = g->options->seq;
@@ -321,8 +327,12 @@ static void free_all_room(generation *g)
 cellar_status generate(engine *e, const tokenizer *tok, sampler *s, const generate_options *options,
                        generate_result *result, cellar_error *error)
 {
-    generation g = {.engine = e, .tokenizer = tok, .sampler = s, .options = options,
-                    .result = result, .is_text_start = options->is_text_start};
+    generation g = {.engine = e,
+                    .tokenizer = tok,
+                    .sampler = s,
+                    .options = options,
+                    .result = result,
+                    .is_text_start = options->is_text_start};
     *result = (generate_result){.ended = GENERATE_ENDED_LIMIT, .n_known = options->n_known};
     cellar_status status = check_prompt(&g, error);
     if (status != CELLAR_OK) {

@@ -5,9 +5,9 @@
  * be watched and stopped. Then: choose a token, show its text, read it, again. Text goes out as
  * valid UTF-8 as soon as a character is complete.
  *
- * When the cells are full there are three ways to go on, see generate_on_full. A prompt that does not fit is
- * refused before anything is read, whatever the way: to drop a part of what somebody asked to
- * be read, without a word, would be an answer to another question.
+ * When the cells are full there are three ways to go on, see generate_on_full. A prompt that does
+ * not fit is refused before anything is read, whatever the way: to drop a part of what somebody
+ * asked to be read, without a word, would be an answer to another question.
  */
 #ifndef APP_GENERATE_H
 #define APP_GENERATE_H
@@ -21,7 +21,7 @@
 #include "tokenizer/tokenizer.h"
 
 typedef enum generate_on_full {
-    GENERATE_SHIFT, /* keep the first n_keep tokens, forget half of the rest, move the others down, go on */
+    GENERATE_SHIFT, /* keep the first n_keep tokens, forget half of the rest, go on */
     GENERATE_STOP,  /* end there: GENERATE_ENDED_FULL */
     GENERATE_FAIL,  /* CELLAR_FULL */
 } generate_on_full;
@@ -37,18 +37,21 @@ typedef enum generate_ended {
 typedef struct generate_options {
     const cellar_token *prompt; /* [n_prompt], n_prompt >= 1 */
     size_t n_prompt;
-    size_t n_known;     /* of these, how many the sequence holds already, < n_prompt; it holds nothing else */
+    /* of these, how many the sequence holds already, < n_prompt; it holds nothing else */
+    size_t n_known;
     cellar_seq seq;
-    uint64_t n_limit;   /* most tokens to write; UINT64_MAX: no limit */
+    uint64_t n_limit; /* most tokens to write; UINT64_MAX: no limit */
     generate_on_full on_full;
-    uint32_t n_keep;    /* positions that a shift keeps; at most three quarters of the cells are kept */
-    bool ignore_end;    /* never choose a token that ends the text */
-    bool show_special;  /* show control tokens in the text */
-    bool is_text_start; /* nothing was shown before: drop the space that some models put before a text */
-    const char *echo;   /* [n_echo] bytes shown when the prompt was read, before anything else */
+    /* positions that a shift keeps; at most three quarters of the cells are kept */
+    uint32_t n_keep;
+    bool ignore_end;   /* never choose a token that ends the text */
+    bool show_special; /* show control tokens in the text */
+    /* nothing was shown before: drop the space that some models put before a text */
+    bool is_text_start;
+    const char *echo; /* [n_echo] bytes shown when the prompt was read, before anything else */
     size_t n_echo;
 
-    void *context;      /* of the functions below, each of which may be NULL */
+    void *context; /* of the functions below, each of which may be NULL */
     void (*progress)(void *context, size_t n_read, size_t n_prompt);
     bool (*text)(void *context, const char *bytes, size_t n); /* false: cannot write */
     bool (*should_stop)(void *context); /* asked before each layer and token */
@@ -67,9 +70,9 @@ typedef struct generate_result {
 generate_options generate_defaults(void);
 
 /*
- * Do it. *result is filled in also after a failure, with what was done until then; so is the sequence: what was
- * committed stays. The sampler should be new: it is shown every token of the prompt. CELLAR_FULL, CELLAR_INVALID,
- * CELLAR_NO_MEMORY.
+ * Do it. *result is filled in also after a failure, with what was done until then; so is the
+ * sequence: what was committed stays. The sampler should be new: it is shown every token of the
+ * prompt. CELLAR_FULL, CELLAR_INVALID, CELLAR_NO_MEMORY.
  */
 cellar_status generate(engine *e, const tokenizer *tok, sampler *s, const generate_options *options,
                        generate_result *result, cellar_error *error);

@@ -62,7 +62,8 @@ static cellar_status check_special(const model *m, const char *key, cellar_error
     }
     if (status == CELLAR_OK && id >= m->n_vocab) {
         return report(error, CELLAR_CORRUPT, (int64_t)gguf_find_value(m->file, key)->offset,
-                      "%s: expected a token id below %" PRIu32 ", found %" PRIu32, key, m->n_vocab, id);
+                      "%s: expected a token id below %" PRIu32 ", found %" PRIu32, key, m->n_vocab,
+                      id);
     }
     return status;
 }
@@ -82,8 +83,8 @@ static cellar_status read_vocabulary(model *m, cellar_error *error)
     }
     m->n_vocab = (uint32_t)tensor->dims[1];
     uint32_t stated;
-    cellar_status status = model_read_u32_or(m, "vocab_size", 2, MAX_VOCABULARY, m->n_vocab, &stated,
-                                             error);
+    cellar_status status = model_read_u32_or(m, "vocab_size", 2, MAX_VOCABULARY, m->n_vocab,
+                                             &stated, error);
     if (status != CELLAR_OK) {
         return status;
     }
@@ -134,8 +135,7 @@ static bool may_be_left_out(gguf_string name)
 
 static cellar_status refuse_others(const model *m, cellar_error *error)
 {
-    const gguf_tensor *other =
-        model_names_first_missing(m->taken, m->file, may_be_left_out);
+    const gguf_tensor *other = model_names_first_missing(m->taken, m->file, may_be_left_out);
     if (other == NULL) {
         return CELLAR_OK;
     }

@@ -24,10 +24,10 @@
 #include "engine/gguf.h"
 
 #define MODEL_MAX_LAYERS 512u
-#define MODEL_MAX_EMBD (1u << 20)   /* width of the residual stream */
-#define MODEL_MAX_FF (1u << 24)     /* width inside a feed-forward block */
-#define MODEL_MAX_HEADS 65536u      /* of one layer */
-#define MODEL_MAX_HEAD_SIZE 65536u  /* elements of a K or V head */
+#define MODEL_MAX_EMBD (1u << 20)  /* width of the residual stream */
+#define MODEL_MAX_FF (1u << 24)    /* width inside a feed-forward block */
+#define MODEL_MAX_HEADS 65536u     /* of one layer */
+#define MODEL_MAX_HEAD_SIZE 65536u /* elements of a K or V head */
 
 typedef struct model model;
 
@@ -56,7 +56,8 @@ struct model {
 
     block_weight embedding; /* [n_vocab][n_embd] */
     model_layer *layers;    /* [n_layers] */
-    cellar_layer *memory_layers; /* [n_layers] what the memory must know of each; types are the engine's to choose */
+    /* [n_layers] what the memory must know of each; types are the engine's to choose */
+    cellar_layer *memory_layers;
     block_norm output_norm;
     block_linear output; /* [n_vocab][n_embd]; the embedding's matrix when tied */
 
@@ -67,7 +68,10 @@ struct model {
     struct model_names *taken; /* tensors asked for so far; only while loading */
 };
 
-/* Load the model in `file`, which must outlive it. *out is the caller's, for model_free. Also CELLAR_NO_MEMORY. */
+/*
+ * Load the model in `file`, which must outlive it. *out is the caller's, for model_free. Also
+ * CELLAR_NO_MEMORY.
+ */
 cellar_status model_load(const gguf_file *file, model **out, cellar_error *error);
 void model_free(model *m); /* NULL is allowed */
 

@@ -2,7 +2,8 @@
  * model_arch.c: the usual parts of a layer, loaded by their usual names.
  *
  * Each function also widens m->widths to what it found, from which the engine sizes its buffers.
- * Products of two numbers from the file are bounded before they are used. Fails as model_read.h says.
+ * Products of two numbers from the file are bounded before they are used. Fails as model_read.h
+ * says.
  */
 #include "engine/model_arch.h"
 
@@ -43,7 +44,8 @@ cellar_status model_load_attention(model *m, const model_heads *heads, block_att
     uint64_t all = (uint64_t)heads->n_heads * heads->v_size;
     if (q > MAX_WIDTH || all > MAX_WIDTH) {
         return report(error, CELLAR_CORRUPT, -1,
-                      "layer %" PRIu32 ": expected heads of at most %u elements together, found %" PRIu64,
+                      "layer %" PRIu32
+                      ": expected heads of at most %u elements together, found %" PRIu64,
                       heads->layer, MAX_WIDTH, q > all ? q : all);
     }
     uint32_t k = heads->n_kv_heads * heads->k_size, v = heads->n_kv_heads * heads->v_size;
@@ -81,8 +83,8 @@ cellar_status model_load_ffn(model *m, uint32_t layer, uint32_t n_ff, block_ffn 
 
 cellar_status model_load_output(model *m, double epsilon, cellar_error *error)
 {
-    cellar_status status =
-        model_read_norm(m, "output_norm", m->n_embd, epsilon, &m->output_norm, error);
+    cellar_status status = model_read_norm(m, "output_norm", m->n_embd, epsilon, &m->output_norm,
+                                           error);
     if (status != CELLAR_OK) {
         return status;
     }

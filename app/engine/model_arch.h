@@ -1,5 +1,6 @@
 /*
- * model_arch.h: what architectures are written with: the usual parts of a layer, loaded by their usual names.
+ * model_arch.h: what architectures are written with: the usual parts of a layer, loaded by their
+ * usual names.
  *
  * An arch_*.c file includes this one, fills m->layers and m->memory_layers, and ends in a constant
  * model_architecture_<name>, which model.c lists.

@@ -15,10 +15,10 @@ cellar_status model_names_add(model_names *names, const gguf_tensor *tensor, cel
 {
     if (names->n == names->capacity) {
         size_t capacity = names->capacity == 0 ? 64 : 2 * names->capacity;
-        const gguf_tensor **grown =
-            realloc(names->tensors, capacity * sizeof *grown);
+        const gguf_tensor **grown = realloc(names->tensors, capacity * sizeof *grown);
         if (grown == NULL) {
-            return report(error, CELLAR_NO_MEMORY, -1, "no memory for %zu names of tensors", capacity);
+            return report(error, CELLAR_NO_MEMORY, -1, "no memory for %zu names of tensors",
+                          capacity);
         }
         names->tensors = grown;
         names->capacity = capacity;

@@ -17,7 +17,9 @@ typedef struct model_names {
 /* CELLAR_NO_MEMORY. */
 cellar_status model_names_add(model_names *names, const gguf_tensor *tensor, cellar_error *error);
 
-/* The first tensor of the file that is neither in the list nor excused by its name; NULL: all are. */
+/*
+ * The first tensor of the file that is neither in the list nor excused by its name; NULL: all are.
+ */
 const gguf_tensor *model_names_first_missing(const model_names *names, const gguf_file *file,
                                              bool (*is_excused)(gguf_string name));
 

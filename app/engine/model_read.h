@@ -10,7 +10,7 @@
 
 #include "engine/model.h"
 
-#define MODEL_KEY_SIZE 160u  /* room for a key or tensor name that this program asks for */
+#define MODEL_KEY_SIZE 160u /* room for a key or tensor name that this program asks for */
 
 /* Is the key there? */
 bool model_has_key(const model *m, const char *key);
@@ -25,7 +25,8 @@ cellar_status model_read_u32_or(const model *m, const char *key, uint32_t min, u
 
 /*
  * An integer in [min, max] for each layer: out [n_layers]. The file may give one number for all or
- * an array of n_layers; if it has no such key every layer gets absent[layer], and with absent NULL the key is required.
+ * an array of n_layers; if it has no such key every layer gets absent[layer], and with absent NULL
+ * the key is required.
  */
 cellar_status model_read_per_layer(const model *m, const char *key, uint32_t min, uint32_t max,
                                    const uint32_t *absent, uint32_t *out, cellar_error *error);
@@ -43,8 +44,9 @@ cellar_status model_read_string_or(const model *m, const char *key, gguf_string 
                                    cellar_error *error);
 
 /*
- * The rotary embedding of heads of k_size elements: rope.* keys, the older rope.scale_linear, and the
- * tensor rope_freqs.weight if there is one. The kind is the architecture's to say; out->kind must be set before.
+ * The rotary embedding of heads of k_size elements: rope.* keys, the older rope.scale_linear, and
+ * the tensor rope_freqs.weight if there is one. The kind is the architecture's to say; out->kind
+ * must be set before.
  */
 cellar_status model_read_rope(model *m, uint32_t k_size, cellar_rope *out, cellar_error *error);
 
@@ -52,7 +54,7 @@ cellar_status model_read_rope(model *m, uint32_t k_size, cellar_rope *out, cella
 cellar_status model_refuse_key(const model *m, const char *key, const char *what, double found,
                                cellar_error *error);
 
-/* ---- tensors ------------------------------------------------------------------------------------ */
+/* ---- tensors -------------------------------------------------------------------------------- */
 
 /* Is the tensor there? */
 bool model_has_tensor(const model *m, const char *name);
@@ -73,9 +75,11 @@ cellar_status model_read_linear(model *m, const char *prefix, uint32_t n_in, uin
 cellar_status model_read_norm(model *m, const char *prefix, uint32_t width, double epsilon,
                               block_norm *out, cellar_error *error);
 
-/* ---- memory ------------------------------------------------------------------------------------- */
+/* ---- memory --------------------------------------------------------------------------------- */
 
-/* n * size zeroed bytes that live as long as the model; NULL when there are none (*error is set). */
+/*
+ * n * size zeroed bytes that live as long as the model; NULL when there are none (*error is set).
+ */
 void *model_allocate(model *m, size_t n, size_t size, cellar_error *error);
 
 #endif /* APP_MODEL_READ_H */

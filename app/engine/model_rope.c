@@ -4,7 +4,8 @@
  *   rope.dimension_count                 leading elements of a head that rotate; absent: all
  *   rope.freq_base                       absent: 10000
  *   rope.scaling.type                    none, linear or yarn; absent: linear, with factor 1
- *   rope.scaling.factor                  how many times longer than trained; older: rope.scale_linear
+ *   rope.scaling.factor                  how many times longer than trained
+ *   rope.scale_linear                    the same, in older files
  *   rope.scaling.original_context_length what it was trained with; absent: context_length
  *   rope.scaling.attn_factor             magnitude; also rope.scaling.yarn_attn_factor
  *   rope.scaling.yarn_ext_factor, yarn_beta_fast, yarn_beta_slow
@@ -119,8 +120,8 @@ cellar_status model_read_rope(model *m, uint32_t k_size, cellar_rope *out, cella
 {
     cellar_status status;
     if ((status = read_rotated(m, k_size, out, error)) != CELLAR_OK ||
-        (status = model_read_number_or(m, "rope.freq_base", 1, 1e12, &out->base,
-                                       error)) != CELLAR_OK ||
+        (status = model_read_number_or(m, "rope.freq_base", 1, 1e12, &out->base, error)) !=
+            CELLAR_OK ||
         (status = model_read_number_or(m, "rope.scaling.attn_factor", 1 / MAX_FACTOR, MAX_FACTOR,
                                        &out->yarn_attn, error)) != CELLAR_OK ||
         (status = read_scaling(m, out, error)) != CELLAR_OK) {

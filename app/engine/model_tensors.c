@@ -61,7 +61,8 @@ static void print_shape(char *to, size_t size, const uint64_t *dims, uint32_t n_
 {
     size_t used = 0;
     for (uint32_t i = 0; i < n_dims && used < size; i++) {
-        used += (size_t)snprintf(to + used, size - used, "%s%" PRIu64, i == 0 ? "[" : ", ", dims[i]);
+        used += (size_t)snprintf(to + used, size - used, "%s%" PRIu64, i == 0 ? "[" : ", ",
+                                 dims[i]);
     }
     if (used < size) {
         snprintf(to + used, size - used, "]");
@@ -78,8 +79,8 @@ static cellar_status find_tensor(model *m, const char *name, uint32_t n_in, uint
     print_shape(expected, sizeof expected, dims, n_dims);
     const gguf_tensor *tensor = gguf_find_tensor(m->file, name);
     if (tensor == NULL) {
-        return report(error, CELLAR_CORRUPT, -1, "tensor %s: expected shape %s, found no such tensor",
-                      name, expected);
+        return report(error, CELLAR_CORRUPT, -1,
+                      "tensor %s: expected shape %s, found no such tensor", name, expected);
     }
     /* A trailing dimension of 1 is no difference: some writers drop it, some add it. */
     bool is_right = tensor->dims[0] == n_in && tensor->dims[2] == 1 && tensor->dims[3] == 1 &&
@@ -130,10 +131,14 @@ cellar_status model_read_weight(model *m, const char *name, uint32_t n_in, uint3
     size_t row_bytes = (size_t)(n_in / type->block) * type->block_bytes;
     if (n_in % type->block != 0 || tensor->n_bytes != (uint64_t)row_bytes * n_out) {
         return report(error, CELLAR_CORRUPT, (int64_t)tensor->offset,
-                      "tensor %s: expected rows of whole blocks of %" PRIu32 " numbers, found %" PRIu32
-                      " numbers", name, type->block, n_in);
+                      "tensor %s: expected rows of whole blocks of %" PRIu32
+                      " numbers, found %" PRIu32 " numbers",
+                      name, type->block, n_in);
     }
-    *out = (block_weight){.data = tensor->data, .type = tensor->type, .n_in = n_in, .n_out = n_out,
+    *out = (block_weight){.data = tensor->data,
+                          .type = tensor->type,
+                          .n_in = n_in,
+                          .n_out = n_out,
                           .row_bytes = row_bytes};
     return CELLAR_OK;
 }
