@@ -53,7 +53,8 @@ static size_t distance(const char *a, const char *b)
 {
     size_t row[16];
     const size_t length = strlen(b);
-    for (size_t j = 0; j <= length; j++) row[j] = j;
+    for (size_t j = 0; j <= length; j++)
+        row[j] = j;
     for (size_t i = 1; *a; i++, a++) {
         size_t diagonal = row[0];
         row[0] = i;

@@ -28,11 +28,11 @@
 #include "report.h"
 #include "safe_text.h"
 
-#define EXIT_CODE_STOPPED 130   /* by Ctrl-C, as shells count: 128 + SIGINT */
+#define EXIT_CODE_STOPPED 130 /* by Ctrl-C, as shells count: 128 + SIGINT */
 #define DEFAULT_MAX_CELLS 4096
 #define DEFAULT_MAX_THREADS 64
 #define MOST_CELLS (1 << 30)
-#define PROGRESS_FROM 64        /* tokens of a prompt worth a progress line */
+#define PROGRESS_FROM 64 /* tokens of a prompt worth a progress line */
 
 const char command_run_help[] =
     "cellar run [OPTIONS]\n"
@@ -56,14 +56,14 @@ const char command_run_help[] =
     "      --ignore-eos      never let the model end its text\n"
     "\n"
     "Memory\n"
-    "  -c, --cells N         tokens that can be remembered; default: what the model was\n"
-    "                        trained for, at most 4096. The prompt must fit.\n"
+    "  -c, --cells N         tokens that can be remembered, the prompt among them;\n"
+    "                        default: what the model was trained for, at most 4096\n"
     "      --on-full WHAT    when all cells are full: shift (default): keep the first\n"
     "                        tokens, forget half of the others, go on; stop: end\n"
     "                        there; error: fail\n"
-    "      --keep N          tokens that a shift keeps; -1: the whole prompt; default:\n"
-    "                        the start token. Never more than three quarters of the\n"
-    "                        cells are kept.\n"
+    "      --keep N          tokens that a shift keeps; -1: the whole prompt;\n"
+    "                        default: the start token. Never more than three quarters\n"
+    "                        of the cells are kept.\n"
     "      --ctk, --ctv TYPE how keys and values are stored: f16 (default) or f32\n"
     "\n"
     "Choosing tokens\n"
@@ -74,7 +74,8 @@ const char command_run_help[] =
     "                        default 0.05\n"
     "      --repeat-penalty F  divide the logits of recent tokens, default 1: do not\n"
     "      --repeat-last N   how many tokens are recent, default 64\n"
-    "      --seed N          same seed, same text; default: at random, see the figures\n"
+    "      --seed N          same seed, same text; default: random, and printed with\n"
+    "                        the figures\n"
     "\n"
     "Computing\n"
     "  -t, --threads N       default: one for each processor, at most 64\n"
@@ -100,9 +101,9 @@ typedef struct run_options {
     int64_t n_keep;    /* -1: the prompt; -2: not given */
     int64_t n_threads; /* 0: not given */
     int64_t n_ubatch, top_k, repeat_last;
-    int64_t seed;      /* -1: at random */
+    int64_t seed; /* -1: at random */
     double temperature, top_p, min_p, repeat_penalty;
-    int on_full; /* generate_on_full */
+    int on_full;        /* generate_on_full */
     int k_type, v_type; /* index into type_names */
     uint32_t cpu_mask;
     bool no_echo, show_special, ignore_end, is_quiet;
@@ -149,15 +150,23 @@ static void catch_interrupt(void)
     sigaction(SIGINT, &action, NULL);
 }
 
-/* ---- options ------------------------------------------------------------------------------------ */
+/* ---- options -------------------------------------------------------------------------------- */
 
 static run_options default_options(void)
 {
     sampler_options s = sampler_defaults();
-    return (run_options){
-        .n_predict = -2, .n_keep = -2, .n_ubatch = 512, .top_k = s.top_k,
-        .repeat_last = s.repeat_last, .seed = -1, .temperature = s.temperature, .top_p = s.top_p,
-        .min_p = s.min_p, .repeat_penalty = s.repeat_penalty, .k_type = 1, .v_type = 1};
+    return (run_options){.n_predict = -2,
+                         .n_keep = -2,
+                         .n_ubatch = 512,
+                         .top_k = s.top_k,
+                         .repeat_last = s.repeat_last,
+                         .seed = -1,
+                         .temperature = s.temperature,
+                         .top_p = s.top_p,
+                         .min_p = s.min_p,
+                         .repeat_penalty = s.repeat_penalty,
+                         .k_type = 1,
+                         .v_type = 1};
 }
 
 static options_result parse(int argc, char **argv, run_options *o, cellar_error *error)
@@ -190,13 +199,14 @@ static options_result parse(int argc, char **argv, run_options *o, cellar_error 
         option_text(0, "cpu", &o->cpu),
         option_flag('q', "quiet", &o->is_quiet),
     };
-    options_result result = options_parse(table, sizeof table / sizeof table[0], argc, argv, NULL, 0,
-                                          NULL, error);
+    options_result result = options_parse(table, sizeof table / sizeof table[0], argc, argv, NULL,
+                                          0, NULL, error);
     if (result != OPTIONS_OK) {
         return result;
     }
     if (o->text != NULL && o->file != NULL) {
-        report(error, CELLAR_INVALID, -1, "options -p and -f both give a prompt: expected one of them");
+        report(error, CELLAR_INVALID, -1,
+               "options -p and -f both give a prompt: expected one of them");
         return OPTIONS_WRONG;
     }
     cellar_status status = o->cpu != NULL ? cpu_choice_parse(o->cpu, &o->cpu_mask, error)
@@ -224,7 +234,7 @@ static uint64_t random_seed(void)
     return seed;
 }
 
-/* ---- making the parts --------------------------------------------------------------------------- */
+/* ---- making the parts ----------------------------------------------------------------------- */
 
 static cellar_status open_model(const run_options *o, run_parts *parts, cellar_error *error)
 {
@@ -272,8 +282,11 @@ static cellar_status make_engine(const run_options *o, run_parts *parts, cellar_
     options.v_type = types[o->v_type];
     options.cpu_mask = o->cpu_mask;
     if (options.n_cells > trained && !o->is_quiet) {
-        fprintf(stderr, "cellar run: note: %" PRIu32 " cells, but the model was trained for texts of %" PRIu32
-                " tokens; beyond these it may write nonsense\n", options.n_cells, trained);
+        fprintf(stderr,
+                "cellar run: note: %" PRIu32
+                " cells, but the model was trained for texts of %" PRIu32
+                " tokens; beyond these it may write nonsense\n",
+                options.n_cells, trained);
     }
     return engine_create(parts->model, &options, &parts->engine, error);
 }
@@ -281,10 +294,13 @@ static cellar_status make_engine(const run_options *o, run_parts *parts, cellar_
 static cellar_status make_sampler(const run_options *o, run_parts *parts, cellar_error *error)
 {
     parts->seed = o->seed < 0 ? random_seed() : (uint64_t)o->seed;
-    sampler_options options = {.temperature = o->temperature, .top_k = (uint32_t)o->top_k,
-                               .top_p = o->top_p, .min_p = o->min_p,
+    sampler_options options = {.temperature = o->temperature,
+                               .top_k = (uint32_t)o->top_k,
+                               .top_p = o->top_p,
+                               .min_p = o->min_p,
                                .repeat_penalty = o->repeat_penalty,
-                               .repeat_last = (uint32_t)o->repeat_last, .seed = parts->seed};
+                               .repeat_last = (uint32_t)o->repeat_last,
+                               .seed = parts->seed};
     return sampler_create(&options, parts->model->n_vocab, &parts->sampler, error);
 }
 
@@ -299,7 +315,7 @@ static void free_parts(run_parts *parts)
     gguf_close(parts->file);
 }
 
-/* ---- showing ------------------------------------------------------------------------------------ */
+/* ---- showing -------------------------------------------------------------------------------- */
 
 static bool should_stop(void *context)
 {
@@ -316,7 +332,8 @@ static void show_progress(void *context, size_t n_read, size_t n_prompt)
     if (n_read == n_prompt) {
         progress_line_erase(&display->line);
     } else {
-        progress_line_show(&display->line, "reading the prompt: %zu of %zu tokens", n_read, n_prompt);
+        progress_line_show(&display->line, "reading the prompt: %zu of %zu tokens", n_read,
+                           n_prompt);
     }
 }
 
@@ -366,7 +383,8 @@ static void print_figures(const run_parts *parts, const generate_result *result)
     if (cellar_stats(engine_memory(parts->engine), &memory, NULL) != CELLAR_OK) {
         return;
     }
-    fprintf(stderr, "prompt %zu tokens, %zu reused, %.1f tokens/s | written %" PRIu64
+    fprintf(stderr,
+            "prompt %zu tokens, %zu reused, %.1f tokens/s | written %" PRIu64
             " tokens, %.1f tokens/s | memory %.1f MiB, %" PRIu32 " of %" PRIu32 " cells used",
             result->n_known + result->n_read, result->n_known,
             rate((double)result->n_read, result->prompt_seconds), result->n_generated,
@@ -396,7 +414,7 @@ static int finish(const run_options *o, const run_parts *parts, const generate_r
     return result->ended == GENERATE_ENDED_STOPPED ? EXIT_CODE_STOPPED : EXIT_CODE_OK;
 }
 
-/* ---- the command -------------------------------------------------------------------------------- */
+/* ---- the command ---------------------------------------------------------------------------- */
 
 /* Tokens that a shift keeps. */
 static uint32_t kept(const run_options *o, const run_parts *parts)

@@ -2,9 +2,9 @@
  * options.c: the reader of options.h.
  *
  * A cursor walks over argv. Each option takes its value from the rest of its own argument or from
- * the next one, whatever that looks like: "-n -1" is -1. Numbers are read whole or not at all: "12x"
- * and "" are no numbers, and one that does not fit its type is out of range. Messages go through
- * report(), which keeps what somebody typed from driving the terminal.
+ * the next one, whatever that looks like: "-n -1" is -1. Numbers are read whole or not at all:
+ * "12x" and "" are no numbers, and one that does not fit its type is out of range. Messages go
+ * through report(), which keeps what somebody typed from driving the terminal.
  */
 #include "cli/options.h"
 
@@ -38,7 +38,8 @@ static bool is_wrong(const cursor *c, const char *option_as_given, const char *e
 static bool set_integer(const cursor *c, const option *o, const char *given, const char *value)
 {
     char expected[96];
-    snprintf(expected, sizeof expected, "a whole number in %" PRId64 "..%" PRId64, o->least, o->most);
+    snprintf(expected, sizeof expected, "a whole number in %" PRId64 "..%" PRId64, o->least,
+             o->most);
     char *end;
     errno = 0;
     long long number = strtoll(value, &end, 10);
@@ -73,7 +74,8 @@ static bool set_choice(const cursor *c, const option *o, const char *given, cons
         }
         const char *between = i == 0 ? "" : o->choices[i + 1] == NULL ? " or " : ", ";
         int n = snprintf(expected + used, sizeof expected - used, "%s%s", between, o->choices[i]);
-        used = n < 0 || used + (size_t)n >= sizeof expected ? sizeof expected - 1 : used + (size_t)n;
+        used = n < 0 || used + (size_t)n >= sizeof expected ? sizeof expected - 1
+                                                            : used + (size_t)n;
     }
     return is_wrong(c, given, expected, value);
 }
@@ -108,31 +110,42 @@ static const char *take_value(cursor *c, const char *given)
     return c->argv[c->at++];
 }
 
-/* ---- names -------------------------------------------------------------------------------------- */
+/* ---- names ---------------------------------------------------------------------------------- */
 
 static size_t smaller(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
 
-/* Letters to insert, delete or replace to turn one name into the other (Levenshtein). */
+/*
+ * Letters to insert, delete or replace, or neighbours to swap, to turn one name into the other
+ * (optimal string alignment). row[0] is the row of the table that is computed, row[1] and row[2]
+ * are the ones before.
+ */
 static size_t distance(const char *a, const char *b)
 {
-    size_t row[LONGEST_NAME + 1];
-    size_t n = smaller(strlen(b), LONGEST_NAME);
-    for (size_t j = 0; j <= n; j++) {
-        row[j] = j;
-    }
-    for (size_t i = 1; i <= smaller(strlen(a), LONGEST_NAME); i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= n; j++) {
-            size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
-            diagonal = row[j];
-            row[j] = smaller(replaced, smaller(row[j], row[j - 1]) + 1);
+    size_t rows[3][LONGEST_NAME + 1], *row[3] = {rows[0], rows[1], rows[2]};
+    size_t n_a = smaller(strlen(a), LONGEST_NAME), n_b = smaller(strlen(b), LONGEST_NAME);
+    for (size_t i = 0; i <= n_a; i++) {
+        size_t *oldest = row[2];
+        row[2] = row[1];
+        row[1] = row[0];
+        row[0] = oldest;
+        row[0][0] = i;
+        for (size_t j = 1; j <= n_b; j++) {
+            if (i == 0) {
+                row[0][j] = j;
+                continue;
+            }
+            size_t best = row[1][j - 1] + (a[i - 1] != b[j - 1]);
+            best = smaller(best, smaller(row[1][j], row[0][j - 1]) + 1);
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+                best = smaller(best, row[2][j - 2] + 1);
+            }
+            row[0][j] = best;
         }
     }
-    return row[n];
+    return row[0][n_b];
 }
 
 static bool report_unknown(const cursor *c, const char *name, const char *given)
@@ -218,8 +231,7 @@ options_result options_parse(const option *options, size_t n, int argc, char **a
         bool is_option = !has_ended && argument[0] == '-' && argument[1] != '\0';
         if (is_option && strcmp(argument, "--") == 0) {
             has_ended = true;
-        } else if (is_option &&
-                   (strcmp(argument, "-h") == 0 || strcmp(argument, "--help") == 0)) {
+        } else if (is_option && (strcmp(argument, "-h") == 0 || strcmp(argument, "--help") == 0)) {
             return OPTIONS_HELP;
         } else if (is_option) {
             if (!(argument[1] == '-' ? read_long(&c, argument) : read_short(&c, argument))) {

@@ -10,10 +10,11 @@
  *         option_flag('q', "quiet", &is_quiet),
  *     };
  *
- * Written as usual: -n 5, -n5, -qn5, --predict 5, --predict=5; "--" ends the options; the last of several
- * wins. A variable keeps its value where its option is not given. Two lines may lead to one variable.
- * -h and --help are always there. A mistake is told in one line that names the option, what was
- * expected and what was found; for a name that is nearly right it says which may have been meant.
+ * Written as usual: -n 5, -n5, -qn5, --predict 5, --predict=5; "--" ends the options; the last of
+ * several wins. A variable keeps its value where its option is not given. Two lines may lead to one
+ * variable. -h and --help are always there. A mistake is told in one line that names the option,
+ * what was expected and what was found; for a name that is nearly right it says which may have been
+ * meant.
  */
 #ifndef APP_OPTIONS_H
 #define APP_OPTIONS_H
@@ -61,20 +62,30 @@ static inline option option_text(char letter, const char *name, const char **to)
 static inline option option_integer(char letter, const char *name, int64_t *to, int64_t least,
                                     int64_t most)
 {
-    return (option){.letter = letter, .name = name, .kind = OPTION_INTEGER, .to.integer = to,
-                    .least = least, .most = most};
+    return (option){.letter = letter,
+                    .name = name,
+                    .kind = OPTION_INTEGER,
+                    .to.integer = to,
+                    .least = least,
+                    .most = most};
 }
 
-static inline option option_number(char letter, const char *name, double *to, double low, double high)
+static inline option option_number(char letter, const char *name, double *to, double low,
+                                   double high)
 {
-    return (option){.letter = letter, .name = name, .kind = OPTION_NUMBER, .to.number = to, .low = low,
+    return (option){.letter = letter,
+                    .name = name,
+                    .kind = OPTION_NUMBER,
+                    .to.number = to,
+                    .low = low,
                     .high = high};
 }
 
-static inline option option_choice(char letter, const char *name, int *to, const char *const *choices)
+static inline option option_choice(char letter, const char *name, int *to,
+                                   const char *const *choices)
 {
-    return (option){.letter = letter, .name = name, .kind = OPTION_CHOICE, .to.choice = to,
-                    .choices = choices};
+    return (option){
+        .letter = letter, .name = name, .kind = OPTION_CHOICE, .to.choice = to, .choices = choices};
 }
 
 typedef enum options_result {
@@ -84,8 +95,9 @@ typedef enum options_result {
 } options_result;
 
 /*
- * Read argv[1..argc). What is no option is an operand: the first max_operands go to operands[] and *n_operands
- * (both may be NULL when max_operands is 0), one more is a mistake. Reading stops at the first mistake.
+ * Read argv[1..argc). What is no option is an operand: the first max_operands go to operands[] and
+ * *n_operands (both may be NULL when max_operands is 0), one more is a mistake. Reading stops at
+ * the first mistake.
  */
 options_result options_parse(const option *options, size_t n, int argc, char **argv,
                              const char **operands, size_t max_operands, size_t *n_operands,

@@ -43,7 +43,8 @@ static cellar_status read_stream(FILE *stream, const char *name, prompt *out, ce
         errno = 0;
         out->length += fread(out->text + out->length, 1, capacity - out->length, stream);
         if (ferror(stream)) {
-            status = report(error, CELLAR_IO, (int64_t)out->length, "%.80s: %s", name, strerror(errno));
+            status = report(error, CELLAR_IO, (int64_t)out->length, "%.80s: %s", name,
+                            strerror(errno));
         }
     }
     if (status == CELLAR_OK && out->length > 0 && out->text[out->length - 1] == '\n') {
@@ -60,7 +61,8 @@ static cellar_status copy_text(const char *text, prompt *out, cellar_error *erro
     out->length = strlen(text);
     out->text = malloc(out->length + 1);
     if (out->text == NULL) {
-        return report(error, CELLAR_NO_MEMORY, -1, "no memory for a prompt of %zu bytes", out->length);
+        return report(error, CELLAR_NO_MEMORY, -1, "no memory for a prompt of %zu bytes",
+                      out->length);
     }
     memcpy(out->text, text, out->length);
     return CELLAR_OK;
