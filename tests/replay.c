@@ -3,16 +3,16 @@
  *
  *   replay TRACE.json [MODEL.gguf] [--config ID] [--run NAME] [--exact] [--threads N] [--verbose]
  *
- * A trace (format kvgolden-1) is a list of runs; a run is a list of operations on one fresh memory, with the
- * logits and positions that the reference gave. Each run is one line:
+ * A trace (format kvgolden-1) is a list of runs; a run is a list of operations on one fresh memory,
+ * with the logits and positions that the reference gave. Each run is one line:
  *
  *   ok   a_plain on f32: worst 2.1e-06 of 0.0001 standard deviations, 3 positions, 17 steps
  *
- * and the last line is `N passed, N failed, N skipped`. What is not built is skipped and says so. The model is
- * looked for beside the trace, in ../models/random/, unless it is named. CELLAR_CPU chooses the kernels.
- * With F16 and Q8_0 weights the reference rounds activations, and so does the replayer, to see more than
- * that rounding; --exact leaves it out, and then the bars are wider (replay_compare.c).
- * Exit code: 0, 1 when a run failed or a file cannot be read, 2 usage.
+ * and the last line is `N passed, N failed, N skipped`. What is not built is skipped and says so.
+ * The model is looked for beside the trace, in ../models/random/, unless it is named. CELLAR_CPU
+ * chooses the kernels. With F16 and Q8_0 weights the reference rounds activations, and so does the
+ * replayer, to see more than that rounding; --exact leaves it out, and then the bars are wider
+ * (replay_compare.c). Exit code: 0, 1 when a run failed or a file cannot be read, 2 usage.
  */
 #include "replay.h"
 
@@ -37,14 +37,15 @@ typedef struct totals {
 
 static int usage(const char *message)
 {
-    fprintf(stderr, "replay: %s\n"
-                    "usage: replay TRACE.json [MODEL.gguf] [--config ID] [--run NAME] [--exact]\n"
-                    "              [--threads N] [--verbose]\n",
+    fprintf(stderr,
+            "replay: %s\n"
+            "usage: replay TRACE.json [MODEL.gguf] [--config ID] [--run NAME] [--exact]\n"
+            "              [--threads N] [--verbose]\n",
             message);
     return 2;
 }
 
-/* ---- configurations ----------------------------------------------------------------------------- */
+/* ---- configurations ------------------------------------------------------------------------- */
 
 static bool skip(replay_outcome *outcome, const char *reason)
 {
@@ -90,8 +91,10 @@ bool replay_read_config(const json_t *trace, const json_t *run, replay_config *o
         replay_fail(outcome, "the trace has no sensible configuration '%s'", text_of(run, "cfg"));
         return false;
     }
-    *out = (replay_config){.id = text_of(config, "id"), .n_cells = (uint32_t)n_cells,
-                           .n_ubatch = (uint32_t)n_ubatch, .n_sequences = (uint32_t)n_sequences};
+    *out = (replay_config){.id = text_of(config, "id"),
+                           .n_cells = (uint32_t)n_cells,
+                           .n_ubatch = (uint32_t)n_ubatch,
+                           .n_sequences = (uint32_t)n_sequences};
     if (!json_is_true(json_object_get(config, "kv_unified"))) {
         return skip(outcome, "a stream for each sequence is not built");
     }
@@ -108,7 +111,7 @@ bool replay_read_config(const json_t *trace, const json_t *run, replay_config *o
     return true;
 }
 
-/* ---- the trace ---------------------------------------------------------------------------------- */
+/* ---- the trace ------------------------------------------------------------------------------ */
 
 static void print_outcome(const char *name, const char *config, const replay_outcome *outcome,
                           double bar)
@@ -116,12 +119,12 @@ static void print_outcome(const char *name, const char *config, const replay_out
     if (outcome->what == REPLAY_SKIPPED) {
         printf("skip %s on %s: %s\n", name, config, outcome->reason);
     } else if (outcome->what == REPLAY_FAILED) {
-        printf("FAIL %s on %s: %s; worst %.2g of %g standard deviations, %u positions, %u steps\n", name,
-               config, outcome->reason, outcome->worst, bar, (unsigned)outcome->n_positions,
+        printf("FAIL %s on %s: %s; worst %.2g of %g standard deviations, %u positions, %u steps\n",
+               name, config, outcome->reason, outcome->worst, bar, (unsigned)outcome->n_positions,
                (unsigned)outcome->n_steps);
     } else {
-        printf("ok   %s on %s: worst %.2g of %g standard deviations, %u positions, %u steps\n", name,
-               config, outcome->worst, bar, (unsigned)outcome->n_positions,
+        printf("ok   %s on %s: worst %.2g of %g standard deviations, %u positions, %u steps\n",
+               name, config, outcome->worst, bar, (unsigned)outcome->n_positions,
                (unsigned)outcome->n_steps);
     }
     fflush(stdout);
@@ -179,7 +182,8 @@ static char *model_beside(const char *trace_path, const json_t *trace)
     size_t size = (size_t)folder + strlen(name) + sizeof "/../models/random/";
     char *path = malloc(size);
     if (path != NULL) {
-        snprintf(path, size, "%.*s/../models/random/%s", folder, slash == NULL ? "." : trace_path, name);
+        snprintf(path, size, "%.*s/../models/random/%s", folder, slash == NULL ? "." : trace_path,
+                 name);
     }
     return path;
 }
@@ -216,8 +220,8 @@ static bool parse(int argc, char **argv, arguments *a, cellar_error *error)
         option_flag('v', "verbose", &a->is_verbose),
     };
     size_t n_files;
-    options_result result = options_parse(table, sizeof table / sizeof table[0], argc, argv, a->files, 2,
-                                          &n_files, error);
+    options_result result = options_parse(table, sizeof table / sizeof table[0], argc, argv,
+                                          a->files, 2, &n_files, error);
     if (result == OPTIONS_OK && n_files >= 1) {
         return true;
     }

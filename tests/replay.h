@@ -1,5 +1,9 @@
 /*
  * replay.h: the parts of the replayer: a trace as jansson read it, a run, and what came of it.
+ *
+ * replay.c reads the command line and the trace, replay_steps.c does the steps of a run,
+ * replay_compare.c says how near the logits are and have to be, replay_rounding.c makes products
+ * that round as the reference does.
  */
 #ifndef TESTS_REPLAY_H
 #define TESTS_REPLAY_H
@@ -33,8 +37,8 @@ typedef struct replay_outcome {
 } replay_outcome;
 
 /*
- * Read the configuration of a run from the trace. False: the run cannot be replayed, `outcome` says why (skipped, or failed
- * if the trace makes no sense).
+ * Read the configuration of a run from the trace. False: the run cannot be replayed, `outcome` says
+ * why (skipped, or failed if the trace makes no sense).
  */
 bool replay_read_config(const json_t *trace, const json_t *run, replay_config *out,
                         replay_outcome *outcome);
@@ -43,8 +47,8 @@ bool replay_read_config(const json_t *trace, const json_t *run, replay_config *o
 double replay_bar(const model *m, const replay_config *config, bool is_exact);
 
 /*
- * Products that first round the activations as the reference does: to binary16 for F16 weights, to blocks of Q8_0
- * for Q8_0 weights. The product itself is the real kernel's (replay_rounding.c).
+ * Products that first round the activations as the reference does: to binary16 for F16 weights, to
+ * blocks of Q8_0 for Q8_0 weights. The product itself is the real kernel's (replay_rounding.c).
  */
 void replay_rounding_fill(cl_matmul_table *table, uint32_t cpu_mask);
 
@@ -53,8 +57,9 @@ void replay_run(const model *m, const replay_config *config, const json_t *run,
                 const replay_settings *settings, replay_outcome *outcome);
 
 /*
- * Compare a row of logits with the reference (numbers, or null for what is not finite). Returns the largest
- * difference in standard deviations of the reference; INFINITY when one is finite and the other is not, or the lengths differ.
+ * Compare a row of logits with the reference (numbers, or null for what is not finite). Returns the
+ * largest difference in standard deviations of the reference; INFINITY when one is finite and the
+ * other is not, or the lengths differ.
  */
 double replay_compare(const float *logits, uint32_t n, const json_t *reference);
 

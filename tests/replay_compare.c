@@ -54,8 +54,8 @@ double replay_compare(const float *logits, uint32_t n, const json_t *reference)
 }
 
 /*
- * Bars, with the largest difference seen over all runs of llama.json, llama-f16.json and llama-q8_0.json
- * in brackets; scalar and AVX2 kernels agree in these digits.
+ * Bars, with the largest difference seen over all runs of llama.json, llama-f16.json and
+ * llama-q8_0.json in brackets; scalar and AVX2 kernels agree in these digits.
  *
  *     weights     K/V      rounded as the reference    --exact
  *     F32         f32      1e-4 (7.6e-6)               the same: nothing is rounded
@@ -65,9 +65,9 @@ double replay_compare(const float *logits, uint32_t n, const json_t *reference)
  *     Q8_0        f32      1e-4 (6.8e-6)               0.1  (0.082)
  *     Q8_0        f16      0.06 (0.040)                0.1  (0.055)
  *
- * With f16 rows the reference also rounds queries (and with flash attention sums) to binary16, which we
- * do not follow; with Q8_0 weights such a small difference moves activations across a step of int8,
- * and so is as large again as the rounding itself.
+ * With f16 rows the reference also rounds queries (and with flash attention sums) to binary16,
+ * which we do not follow; with Q8_0 weights such a small difference moves activations across a step
+ * of int8, and so is as large again as the rounding itself.
  */
 double replay_bar(const model *m, const replay_config *config, bool is_exact)
 {

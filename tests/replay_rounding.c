@@ -64,7 +64,8 @@ static void multiply(const cl_weight *kernel, void (*round_row)(float *x, uint32
     for (uint32_t t = 0; t < n_tokens; t++) {
         memcpy(rounded, x + t * x_stride, n_in * sizeof *rounded);
         round_row(rounded, n_in);
-        kernel->matmul(w, row_bytes, n_in, first, last, rounded, n_in, 1, y + t * y_stride, y_stride);
+        kernel->matmul(w, row_bytes, n_in, first, last, rounded, n_in, 1, y + t * y_stride,
+                       y_stride);
     }
     free(rounded);
 }

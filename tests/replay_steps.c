@@ -1,10 +1,10 @@
 /*
  * replay_steps.c: do the steps of a run and look at the memory after each.
  *
- * Each kind of step is a line in a table: its name and a function that does it. After every step the
- * smallest and largest position of each sequence must be the trace's, and cellar_check must be
- * content. The first thing that is wrong ends the run. Numbers of the trace are read with a check of
- * their kind: a trace that makes no sense fails the run, not the program.
+ * Each kind of step is a line in a table: its name and a function that does it. After every step
+ * the smallest and largest position of each sequence must be the trace's, and cellar_check must be
+ * content. The first thing that is wrong ends the run. Numbers of the trace are read with a check
+ * of their kind: a trace that makes no sense fails the run, not the program.
  */
 #include "replay.h"
 
@@ -76,7 +76,7 @@ static void check_status(const replay *r, cellar_status status, const cellar_err
     }
 }
 
-/* ---- decode ------------------------------------------------------------------------------------- */
+/* ---- decode --------------------------------------------------------------------------------- */
 
 static void free_batch(replay_batch *b)
 {
@@ -127,7 +127,8 @@ static bool allocate_batch(const replay *r, replay_batch *b, uint32_t n_membersh
 
 static void fill_batch(const replay *r, replay_batch *b)
 {
-    const json_t *tokens = json_object_get(r->step, "tok"), *positions = json_object_get(r->step, "pos");
+    const json_t *tokens = json_object_get(r->step, "tok"),
+                 *positions = json_object_get(r->step, "pos");
     const json_t *seqs = json_object_get(r->step, "seq"), *wanted = json_object_get(r->step, "out");
     for (uint32_t i = 0; i < b->n_tokens; i++) {
         const json_t *members = json_array_get(seqs, i);
@@ -155,7 +156,8 @@ static void compare_logits(replay *r, const replay_batch *b)
         r->outcome->worst = fmax(r->outcome->worst, difference);
         r->outcome->n_positions++;
         if (!(difference <= bar)) {
-            replay_fail(r->outcome, "logits of token %" PRIu32 " differ by %g", b->wanted[i], difference);
+            replay_fail(r->outcome, "logits of token %" PRIu32 " differ by %g", b->wanted[i],
+                        difference);
         }
     }
 }
@@ -178,8 +180,8 @@ static void do_decode(replay *r)
         batch.seq_begin = b.seq_begin;
         batch.seqs = b.seqs;
         cellar_error error;
-        cellar_status status =
-            engine_decode(r->engine, &batch, b.wanted, b.n_wanted, b.logits, &error);
+        cellar_status status = engine_decode(r->engine, &batch, b.wanted, b.n_wanted, b.logits,
+                                             &error);
         if (json_integer_value(json_object_get(r->step, "rc")) == 0) {
             check_status(r, status, &error);
         } else if (status == CELLAR_OK) {
@@ -192,7 +194,7 @@ static void do_decode(replay *r)
     free_batch(&b);
 }
 
-/* ---- the other steps ---------------------------------------------------------------------------- */
+/* ---- the other steps ------------------------------------------------------------------------ */
 
 static void do_remove(replay *r)
 {
@@ -243,10 +245,10 @@ typedef struct step_kind {
 } step_kind;
 
 static const step_kind kinds[] = {
-    {"decode", do_decode}, {"seq_rm", do_remove}, {"seq_cp", do_copy},
-    {"seq_keep", do_keep}, {"seq_add", do_shift}, {"clear", do_clear},
-    {"encode", NULL}, {"seq_div", NULL}, {"state_save", NULL}, {"state_load", NULL},
-    {"state_seq_save", NULL}, {"state_seq_load", NULL},
+    {"decode", do_decode}, {"seq_rm", do_remove},    {"seq_cp", do_copy},
+    {"seq_keep", do_keep}, {"seq_add", do_shift},    {"clear", do_clear},
+    {"encode", NULL},      {"seq_div", NULL},        {"state_save", NULL},
+    {"state_load", NULL},  {"state_seq_save", NULL}, {"state_seq_load", NULL},
 };
 
 static const step_kind *kind_of(const json_t *step)
@@ -260,7 +262,7 @@ static const step_kind *kind_of(const json_t *step)
     return NULL;
 }
 
-/* ---- a run -------------------------------------------------------------------------------------- */
+/* ---- a run ---------------------------------------------------------------------------------- */
 
 static void check_positions(const replay *r)
 {
@@ -271,9 +273,10 @@ static void check_positions(const replay *r)
         cellar_pos found_max = cellar_position_max(memory, (cellar_seq)i);
         int32_t wanted_min = integer_at(r, min, i), wanted_max = integer_at(r, max, i);
         if (found_min != wanted_min || found_max != wanted_max) {
-            replay_fail(r->outcome, "sequence %" PRIu32 " holds %" PRId32 "..%" PRId32
-                        ", expected %" PRId32 "..%" PRId32, i, found_min, found_max, wanted_min,
-                        wanted_max);
+            replay_fail(r->outcome,
+                        "sequence %" PRIu32 " holds %" PRId32 "..%" PRId32 ", expected %" PRId32
+                        "..%" PRId32,
+                        i, found_min, found_max, wanted_min, wanted_max);
         }
     }
     cellar_error error;
