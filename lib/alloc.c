@@ -1,5 +1,9 @@
 /*
  * alloc.c: the caller's allocator (or malloc), with a count for each kind.
+ *
+ * Counting and allocating are one call, so the figures of cellar_stats cannot drift from what is held.
+ * When there is no memory the answer is NULL or false and nothing has changed; no function here
+ * reports an error of its own, because only the caller knows what the bytes were for.
  */
 #include "alloc.h"
 

@@ -1,5 +1,12 @@
 /*
  * attend.c: the walk over key blocks.
+ *
+ * The unit of work is a tile: the query heads of one K/V head, times a handful of tokens, at most
+ * CL_ROWS rows. Workers take tiles from a counter, each in scratch room of its own, so they share
+ * nothing they write. For every key block that the tile sees: find the rows that look at it, score them
+ * against its keys, update their running maxima and sums, add its values.
+ *
+ * Nothing here can fail and nothing allocates: what it needs was reserved when the step began.
  */
 #include "attend.h"
 

@@ -1,5 +1,9 @@
 /*
  * cells.c: counting holders, and the free map that follows from the counts.
+ *
+ * The counts are the truth; the free map, n_free, n_shared and first_free are kept in step with them by
+ * the three functions that change a count (take, hold, release), and by nothing else. All of them
+ * cost what they touch. check.c computes the same figures from the run lists.
  */
 #include "cells.h"
 

@@ -1,5 +1,9 @@
 /*
  * error.c: status texts and the filling of cellar_error.
+ *
+ * The texts come from the one list in cellar.h, so a status cannot be without one. A message that is
+ * too long is cut, never written past its end; callers therefore put what and where first and advice
+ * last.
  */
 #include "error.h"
 

@@ -1,6 +1,9 @@
 /*
- * memory.c: making a memory, and the operations on sequences, asked of all groups and then done by
- * all.
+ * memory.c: making a memory, and the operations on sequences.
+ *
+ * Each operation checks its arguments, asks every group whether it can be done (which may reserve room
+ * in a list, and is the only part that can fail), and then does it in every group. So groups never
+ * disagree about what a sequence holds, and a refusal leaves all of them as they were.
  */
 #include "memory.h"
 

@@ -1,5 +1,9 @@
 /*
  * sequence_table.c: an open-addressing hash from names to slots, and a list of vacant slots.
+ *
+ * Sequences live in one array and keep their place (their slot) until they are dropped; only the index
+ * is rebuilt when it grows. Removal closes the gap in the probe chain at once, so there are no
+ * tombstones and a table that sees many short-lived sequences does not slow down.
  */
 #include "sequence_table.h"
 

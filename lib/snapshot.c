@@ -1,5 +1,9 @@
 /*
  * snapshot.c: what is in memory now: counts, runs, cells. One look, no effect.
+ *
+ * These are the library's windows for tests, tools and curious people. They read the same structures
+ * that operations edit, so they show the state itself and not a copy that may be stale; while a step
+ * is open its reserved cells count as used but belong to no sequence yet.
  */
 #include "error.h"
 #include "memory.h"

@@ -1,5 +1,9 @@
 /*
  * step.c: from a batch to members, positions and micro-batches, rule by rule.
+ *
+ * The batch is copied into arrays of the step's own while it is checked, so the caller's may go away.
+ * A refusal names the token that breaks a rule; it leaves the arrays half filled, which nobody reads,
+ * since the step is only opened after everything else has succeeded too.
  */
 #include "step.h"
 

@@ -1,5 +1,9 @@
 /*
  * storage.c: layout of blocks, and rows in and out.
+ *
+ * Rows go in from f32 and come out as f32, whatever they are stored as; f32 rows are handed out in
+ * place. Row types other than these two are refused by config.c, so nothing here has to say no.
+ * Sizes are computed by checked sums, once, when the memory is planned.
  */
 #include "storage.h"
 

@@ -1,5 +1,10 @@
 /*
  * sweep.c: cutting runs into key blocks, and finding those that several sequences share.
+ *
+ * A view's blocks are built one after the other at the end of two arrays. A finished block is looked
+ * up in a hash of all blocks by its pieces; if an earlier view has the same one, the new one is taken
+ * back and the old one gets one viewer more. Room for the worst case is reserved when the step begins,
+ * so building a sweep cannot fail.
  */
 #include "sweep.h"
 
