@@ -88,8 +88,7 @@ lib_sources := $(wildcard lib/*.c) $(filter-out $(app_kernels),$(kernels))
 main_source := $(wildcard app/cli/main.c)
 app_sources := $(filter-out $(main_source),$(wildcard app/*.c app/*/*.c)) $(app_kernels) \
 	$(if $(wildcard $(BUILTIN_MODEL)),$(wildcard app/builtin_model.S))
-support_sources := $(wildcard tests/*_writer.c tests/support_*.c)
-model_sources := $(wildcard tests/model/*.c)
+support_sources := $(wildcard tests/*_writer.c tests/support_*.c tests/model/*.c)
 strict_sources := $(wildcard lib/*.c app/engine/gguf*.c app/tokenizer/*.c tests/*trace*.c)
 
 units := $(basename $(wildcard tests/unit_*.c))
@@ -102,7 +101,7 @@ fuzzers := $(patsubst fuzz/fuzz_%.c,%,$(wildcard fuzz/fuzz_*.c))
 libraries := $(OUT)/libcellar.a $(OUT)/libcellar.so
 program := $(if $(main_source),$(OUT)/cellar)
 
-# ---- programs: each is its own sources and, of the archives, what they use --------------------------
+# ---- programs: each is its own sources and, of the archives, what they use -------------------------
 
 # $(call program,name,sources)
 define program_rule
@@ -117,8 +116,7 @@ sources := $(lib_sources) $(app_sources) $(support_sources)
 $(if $(main_source),$(call program_of,cellar,$(main_source)))
 $(foreach p,$(units) $(examples),$(call program_of,$(p),$(p).c))
 $(foreach p,$(benches),$(call program_of,$(p),$(p).c $(wildcard bench/support_*.c)))
-$(foreach p,$(mains),$(call program_of,$(p),$(p).c $(wildcard $(p)_*.c) \
-	$(if $(filter %/differential %/scenarios %/faults,$(p)),$(model_sources))))
+$(foreach p,$(mains),$(call program_of,$(p),$(p).c $(wildcard $(p)_*.c)))
 $(foreach f,$(fuzzers),$(call program_of,fuzz/corpus_$(f),fuzz/fuzz_$(f).c fuzz/replay_corpus.c))
 fuzz_programs := $(addprefix $(OUT)/fuzz/fuzz_,$(fuzzers))
 
@@ -242,7 +240,7 @@ check: $(test_needs) $(addprefix $(OUT)/,$(if $(ONLY),,$(examples))) $(if $(is_d
 
 test: check
 
-.PHONY: symbols installcheck lint valgrind nightly
+.PHONY: symbols installcheck lint format valgrind nightly programs
 symbols: $(libraries) $(OUT)/libapp.a
 	@OUT=$(OUT) tests/symbols.sh
 
@@ -251,6 +249,13 @@ installcheck: all
 
 lint:
 	@tools/lint.sh
+
+format:
+	clang-format -i $(wildcard include/*.h lib/*.[ch] kernels/*.[ch] app/*.[ch] app/*/*.[ch] tests/*.[ch] \
+		tests/*/*.[ch] bench/*.[ch] fuzz/*.[ch] examples/*.[ch])
+
+# Everything that can be built, run or not.
+programs: all $(programs)
 
 # The core: everything but the model-sized tests.
 valgrind: $(addprefix $(OUT)/,$(units) $(filter %/differential,$(mains)))
@@ -317,6 +322,8 @@ make valgrind         the core's tests under valgrind
 make symbols          only our own names are exported; no AVX outside its files
 make installcheck     install to a scratch folder, build a foreign program against it
 make lint             format, whitespace, include directions, lengths
+make format           let clang-format 14 write what lint would complain about
+make programs         build everything there is, tests and measurements too
 make nightly          the long tests
 make install          DESTDIR= PREFIX=/usr/local LIBDIR=PREFIX/lib
 make uninstall        remove what install put there

@@ -1,0 +1,2 @@
+# A file must not become the standard input or output that the caller closed.
+cellar help version <&- && cellar help version 2>&-

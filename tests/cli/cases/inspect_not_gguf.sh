@@ -1,0 +1,2 @@
+echo 'this is a letter, not a model' >letter.gguf
+cellar inspect letter.gguf

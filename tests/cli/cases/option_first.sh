@@ -1,0 +1,1 @@
+cellar -n 10 run

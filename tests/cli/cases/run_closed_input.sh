@@ -1,0 +1,1 @@
+cellar run -q -n 4 <&- | head -c 16

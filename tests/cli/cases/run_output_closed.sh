@@ -1,0 +1,1 @@
+cellar run -n 20 >&-

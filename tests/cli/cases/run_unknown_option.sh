@@ -1,0 +1,1 @@
+cellar run --sede 5

@@ -1,0 +1,1 @@
+CELLAR_CPU=scalar cellar version

@@ -1,0 +1,88 @@
+#!/bin/sh
+# What the library shows to the outside, and which instructions it uses where.
+#
+#   OUT=build/<hash> tests/symbols.sh          (make symbols)
+#
+#   1. the shared library exports names that begin with cellar_, and nothing else;
+#   2. every call of the header is exported, and every export stands in the header;
+#   3. in the static library every global name begins with cellar_ or cl_;
+#   4. AVX registers occur in files named *_avx2 only, so that the program starts on any processor;
+#   5. the library calls nothing that ends the process or prints.
+# The last line counts; exit 1 if something failed.
+
+set -u
+: "${OUT:?the folder of the build}"
+shared=$OUT/libcellar.so
+static=$OUT/libcellar.a
+passed=0
+failed=0
+skipped=0
+
+# verdict NAME OFFENDERS: passes if there are none.
+verdict() {
+    if [ -z "$2" ]; then
+        echo "ok   $1"
+        passed=$((passed + 1))
+    else
+        echo "FAIL $1:"
+        echo "$2" | head -n 20 | sed 's/^/     /'
+        failed=$((failed + 1))
+    fi
+}
+
+for tool in nm objdump awk; do
+    if ! command -v $tool >/dev/null 2>&1; then
+        echo "skip: there is no $tool here"
+        echo "0 passed, 0 failed, 5 skipped"
+        exit 0
+    fi
+done
+
+exported=$(nm -D --defined-only "$shared" | awk '{ print $3 }' | sed 's/@.*//' | sort -u)
+[ -n "$exported" ] || exported=the_library_exports_nothing
+verdict "libcellar.so exports only cellar_*" "$(echo "$exported" | grep -v '^cellar_')"
+
+# Declarations of the header: CELLAR_API ... name( over one or more lines, comments removed.
+declared=$(awk '{ gsub(/\/\*[^*]*\*\//, "") } /CELLAR_API[^;]/ && !/define/ { text = $0
+        while (text !~ /\(/ && (getline line) > 0) text = text " " line
+        sub(/\(.*/, "", text); n = split(text, word, /[ *]+/); print word[n] }' include/cellar.h | sort -u)
+difference=$(
+    echo "$declared" | while read -r name; do
+        echo "$exported" | grep -qx "$name" || echo "$name is in cellar.h, not in the library"
+    done
+    echo "$exported" | while read -r name; do
+        echo "$declared" | grep -qx "$name" || echo "$name is in the library, not in cellar.h"
+    done
+)
+verdict "cellar.h and libcellar.so name the same calls" "$difference"
+
+verdict "libcellar.a defines only cellar_* and cl_*" \
+    "$(nm -g --defined-only "$static" | awk 'NF == 3 { print $3 }' | grep -Ev '^(cellar_|cl_)' | sort -u)"
+
+# With a sanitizer, and off x86, there is nothing to see in the code.
+case $(objdump -f "$OUT"/lib/*.o 2>/dev/null | awk '/^architecture/ { print $2; exit }') in
+i386:x86-64,)
+    offenders=$(find "$OUT/lib" "$OUT/kernels" "$OUT/app" -name '*.o' ! -name '*_avx2.o' | sort | while read -r object; do
+        objdump -d --no-show-raw-insn "$object" | grep -Eq '%(ymm|zmm)[0-9]' && echo "$object"
+    done)
+    verdict "AVX registers occur only in *_avx2.o" "$offenders"
+    for object in "$OUT"/kernels/*_avx2.o; do
+        [ -e "$object" ] || continue
+        extra=$(nm -g --defined-only "$object" | awk '{ print $3 }' | grep -Evx 'cl_[a-z]+_fill_avx2')
+        [ -z "$extra" ] || wide="${wide-}$object defines $extra
+"
+    done
+    verdict "each *_avx2.o exports its fill function alone" "${wide-}"
+    ;;
+*)
+    echo "skip: not x86-64, or nothing was built: no AVX to look for"
+    skipped=$((skipped + 2))
+    ;;
+esac
+
+verdict "the library neither ends the process nor prints" \
+    "$(nm -u "$static" | awk '/:$/ { file = $1 } /^ +U / { print file, $2 }' |
+        grep -E ' (abort|exit|_exit|_Exit|quick_exit|raise|kill|printf|puts|putchar|fprintf|fputs|fputc|fwrite|perror|vprintf|vfprintf|stdout|stderr)$')"
+
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]
