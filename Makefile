@@ -259,7 +259,7 @@ programs: all $(programs)
 
 # The core: everything but the model-sized tests.
 valgrind: $(addprefix $(OUT)/,$(units) $(filter %/differential,$(mains)))
-	@OUT=$(OUT) EXEC='valgrind -q --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite,possible' \
+	@OUT=$(OUT) EXEC='valgrind -q --max-threads=1000 --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite,possible' \
 		DIFFERENTIAL_ARGUMENTS='--operations 2000' tools/run_tests.sh $^
 
 nightly:

@@ -333,6 +333,7 @@ typedef struct cellar_ubatch {
 /*
  * Open a step: split the batch into micro-batches and reserve a cell for each token, for all of
  * them or for none. CELLAR_FULL: the message and error->at say how many cells were missing.
+ * (A batch of more tokens than there are cells is refused so before its tokens are looked at.)
  * CELLAR_INVALID: error->at is the token that breaks a rule. CELLAR_BUSY: a step is open already.
  * CELLAR_NO_MEMORY.
  * Cost: the batch, plus the runs of its sequences, plus a scan of the free map (a bit a cell) when

@@ -302,7 +302,7 @@ static void walk_blocks(tile *t)
         return;
     }
     for (uint32_t b = 0; b < sweep->n_blocks; b++) {
-        const cl_key_block *block = &sweep->blocks[b];
+        const cl_key_block *block = &sweep->blocks[sweep->order[b]];
         const uint32_t *viewers = sweep->viewers + block->first_viewer;
         if (viewers[0] > last_view || viewers[block->n_viewers - 1] < first_view) continue;
         attend_block(t, block);

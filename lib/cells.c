@@ -68,7 +68,7 @@ void cl_cells_clear(cl_cells *cells)
     cl_bitmap_set(cells->free_map, 0, cells->n);
     cells->n_free = cells->n;
     cells->n_shared = 0;
-    cells->first_free = 0;
+    cells->first_free = cells->first_untouched = cells->first_unclaimed = 0;
 }
 
 void cl_cells_take(cl_cells *cells, uint32_t cell, uint32_t n, uint32_t refs)
@@ -103,10 +103,17 @@ void cl_cells_release(cl_cells *cells, uint32_t cell, uint32_t n)
         if (left == 0) {
             cells->free_map[i / 64] |= 1ull << (i % 64);
             if (freed++ == 0 && i < cells->first_free) cells->first_free = i;
+            cl_cells_offer(cells, i / CL_BLOCK);
         }
     }
     cells->n_shared -= no_longer_shared;
     cells->n_free += freed;
+}
+
+void cl_cells_claim(cl_cells *cells, uint32_t block, uint32_t owner)
+{
+    cells->claims[block] = owner;
+    if (owner == 0) cl_cells_offer(cells, block);
 }
 
 uint32_t cl_cells_longest_free(const cl_cells *cells)

@@ -33,7 +33,9 @@ typedef struct cl_cells {
     uint32_t *claims;    /* [n_blocks] owner (sequence slot + 1) or 0 */
     uint64_t *free_map;  /* [n_words] bit i: cell i is free */
     uint32_t n_words;
-    uint32_t first_free; /* no cell below it is free: where searches start */
+    uint32_t first_free;      /* no cell below it is free: where searches start */
+    uint32_t first_untouched; /* no block below it is wholly free and unclaimed */
+    uint32_t first_unclaimed; /* no block below it has a free cell and no claim */
     void *memory;
     size_t memory_size;
 } cl_cells;
@@ -56,6 +58,16 @@ void cl_cells_hold(cl_cells *cells, uint32_t cell, uint32_t n);
 
 /* One holder less for each of n held cells; those without any become free. */
 void cl_cells_release(cl_cells *cells, uint32_t cell, uint32_t n);
+
+/* A block may have become useful to others again: searches must not start behind it. */
+static inline void cl_cells_offer(cl_cells *cells, uint32_t block)
+{
+    if (block < cells->first_untouched) cells->first_untouched = block;
+    if (block < cells->first_unclaimed) cells->first_unclaimed = block;
+}
+
+/* Set or (owner 0) clear the claim of a block. */
+void cl_cells_claim(cl_cells *cells, uint32_t block, uint32_t owner);
 
 /* Length of the longest stretch of free cells. Scans the map. */
 uint32_t cl_cells_longest_free(const cl_cells *cells);

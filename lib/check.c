@@ -87,6 +87,29 @@ static cellar_status check_counts(const cl_cells *cells, const uint32_t *counted
     return CELLAR_OK;
 }
 
+static uint32_t count_free(const cl_cells *cells, uint32_t block)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < CL_BLOCK && block * CL_BLOCK + i < cells->n; i++)
+        n += cl_bitmap_get(cells->free_map, block * CL_BLOCK + i);
+    return n;
+}
+
+/* The hints where a search starts: nothing useful may lie below them. */
+static cellar_status check_hints(const cl_cells *cells, cellar_error *error)
+{
+    for (uint32_t block = 0; block < cells->n_blocks; block++) {
+        if (cells->claims[block] != 0) continue;
+        uint32_t n_free = count_free(cells, block);
+        if ((n_free > 0 && block < cells->first_unclaimed) ||
+            (n_free == CL_BLOCK && block < cells->first_untouched))
+            CL_FAIL(error, CELLAR_CORRUPT, block,
+                    "block %u has %u free cells and no claim, but searches start at %u and %u",
+                    block, n_free, cells->first_unclaimed, cells->first_untouched);
+    }
+    return CELLAR_OK;
+}
+
 static cellar_status check_claims(const cl_sequences *sequences, cellar_error *error)
 {
     const cl_sequence_table *table = &sequences->table;
@@ -143,7 +166,8 @@ static cellar_status check_group(const cellar_memory *memory, const cl_group *gr
     for (uint32_t i = 0; step->is_open && i < step->n_tokens; i++)
         counted[group->cells_of[i]] += step->member_begin[i + 1] - step->member_begin[i];
     CL_TRY(check_counts(&sequences->cells, counted, error));
-    return check_claims(sequences, error);
+    CL_TRY(check_claims(sequences, error));
+    return check_hints(&sequences->cells, error);
 }
 
 cellar_status cellar_check(const cellar_memory *memory, cellar_error *error)

@@ -31,8 +31,8 @@ typedef struct cl_group {
     cl_participant *participants; /* [n_members] */
     uint32_t n_participants;      /* 0: no step */
     uint32_t *first_tokens;       /* [n_members + 1] into by_first */
-    uint32_t *by_first;      /* [n_tokens] tokens of the batch by their first member, in order */
-    uint32_t old_first_free; /* of the cells, before the step */
+    uint32_t *by_first; /* [n_tokens] tokens of the batch by their first member, in order */
+    uint32_t old_first_free, old_first_untouched, old_first_unclaimed; /* before the step */
     cl_arena arena;
     cl_sweep sweep;
 } cl_group;
@@ -41,13 +41,16 @@ typedef struct cl_group {
 bool cl_group_create(cl_group *group, uint32_t n_cells, size_t block_bytes, cl_alloc *alloc);
 void cl_group_destroy(cl_group *group);
 
+/* Are there cells for n_tokens? CELLAR_FULL: how many are missing. */
+cellar_status cl_group_check_room(const cl_group *group, uint32_t n_tokens, cellar_error *error);
+
 /*
- * Reserve a cell for every token of the step, and the room for everything that commit and attention
- * will need. On failure all is as before. CELLAR_FULL, CELLAR_NO_MEMORY.
+ * Reserve a cell for every token of the step (there is room), and the room for everything that commit and attention
+ * will need. On failure all is as before. CELLAR_NO_MEMORY.
  */
 cellar_status cl_group_begin(cl_group *group, const cl_step *step, const cl_rope *ropes,
                              uint32_t n_ropes, cellar_error *error);
-void cl_group_commit(cl_group *group, const cl_step *step);
+void cl_group_commit(cl_group *group);
 void cl_group_abort(cl_group *group, const cl_step *step);
 
 /* Build the sweep for a micro-batch of the open step, unless it is built. */

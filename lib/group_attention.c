@@ -141,15 +141,18 @@ static void place(cl_group *group, uint32_t m, cl_stretch *stretches)
     cl_sequences_set_claim(&group->sequences, slot, cl_placement_claim(cells, slot + 1, last));
 }
 
-/* The runs that each sequence gains, and a count for each further sequence of a token. */
+/* What the cells hold, the runs that each sequence gains, a count for each further sequence. */
 static void note_pending(cl_group *group, const cl_step *step)
 {
+    cl_cells *cells = &group->sequences.cells;
     for (uint32_t i = 0; i < step->n_tokens; i++) {
         uint32_t cell = group->cells_of[i];
+        cells->stored_pos[cell] = step->positions[i];
+        cells->token[cell] = step->tokens[i];
         cl_run run = {.pos = step->positions[i], .cell = cell, .len = 1, .step = 1, .shift = 0};
         for (uint32_t k = step->member_begin[i]; k < step->member_begin[i + 1]; k++) {
             cl_runs_append(&group->participants[step->member_of[k]].pending, run);
-            if (k > step->member_begin[i]) cl_cells_hold(&group->sequences.cells, cell, 1);
+            if (k > step->member_begin[i]) cl_cells_hold(cells, cell, 1);
         }
     }
 }
@@ -172,18 +175,25 @@ static cellar_status reserve_commit(cl_group *group, const cl_step *step, cl_pas
                             sequences->alloc, error);
 }
 
+cellar_status cl_group_check_room(const cl_group *group, uint32_t n_tokens, cellar_error *error)
+{
+    const cl_cells *cells = &group->sequences.cells;
+    if (n_tokens <= cells->n_free) return CELLAR_OK;
+    CL_FAIL(error, CELLAR_FULL, n_tokens - cells->n_free,
+            "%u tokens need %u cells, %u of %u are free: %u missing", n_tokens, n_tokens,
+            cells->n_free, cells->n, n_tokens - cells->n_free);
+}
+
 cellar_status cl_group_begin(cl_group *group, const cl_step *step, const cl_rope *ropes,
                              uint32_t n_ropes, cellar_error *error)
 {
     cl_cells *cells = &group->sequences.cells;
-    if (step->n_tokens > cells->n_free)
-        CL_FAIL(error, CELLAR_FULL, step->n_tokens - cells->n_free,
-                "%u tokens need %u cells, %u of %u are free: %u missing", step->n_tokens,
-                step->n_tokens, cells->n_free, cells->n, step->n_tokens - cells->n_free);
     cl_stretch *stretches = NULL;
     cl_past *pasts = NULL;
     CL_TRY(carve(group, step, &stretches, &pasts, error));
     group->old_first_free = cells->first_free;
+    group->old_first_untouched = cells->first_untouched;
+    group->old_first_unclaimed = cells->first_unclaimed;
     group->n_participants = 0;
     for (uint32_t i = 0; i < step->n_tokens; i++)
         group->cells_of[i] = CL_NO_CELL;
@@ -207,13 +217,8 @@ static void end_step(cl_group *group)
     group->sweep.ubatch = UINT32_MAX;
 }
 
-void cl_group_commit(cl_group *group, const cl_step *step)
+void cl_group_commit(cl_group *group)
 {
-    cl_cells *cells = &group->sequences.cells;
-    for (uint32_t i = 0; i < step->n_tokens; i++) {
-        cells->stored_pos[group->cells_of[i]] = step->positions[i];
-        cells->token[group->cells_of[i]] = step->tokens[i];
-    }
     for (uint32_t m = 0; m < group->n_participants; m++) {
         const cl_participant *participant = &group->participants[m];
         cl_runs *runs = &group->sequences.table.items[participant->slot].runs;
@@ -232,7 +237,6 @@ void cl_group_abort(cl_group *group, const cl_step *step)
         while (sequences->cells.refs[cell] > 0)
             cl_cells_release(&sequences->cells, cell, 1);
     }
-    sequences->cells.first_free = group->old_first_free;
     /* Backwards, so that claims and slots return the way they came. */
     for (uint32_t m = group->n_participants; m-- > 0;) {
         cl_participant *participant = &group->participants[m];
@@ -243,6 +247,9 @@ void cl_group_abort(cl_group *group, const cl_step *step)
         cl_sequences_set_claim(sequences, participant->slot, participant->old_claim);
         if (participant->is_new) cl_sequences_drop_if_empty(sequences, participant->slot);
     }
+    sequences->cells.first_free = group->old_first_free;
+    sequences->cells.first_untouched = group->old_first_untouched;
+    sequences->cells.first_unclaimed = group->old_first_unclaimed;
     end_step(group);
 }
 

@@ -15,7 +15,7 @@
 enum filter { UNTOUCHED_BLOCKS, UNCLAIMED_BLOCKS, ALL_CELLS };
 
 typedef struct search {
-    const cl_cells *cells;
+    cl_cells *cells; /* only its hints are changed */
     uint32_t owner;
     enum filter filter;
     uint32_t excluded, n_excluded; /* cells already chosen: [excluded, excluded + n_excluded) */
@@ -42,8 +42,8 @@ static uint64_t filtered_word(const search *s, uint32_t w)
     return filter_half(s, word, 2 * w) | filter_half(s, word, 2 * w + 1);
 }
 
-/* The next stretch at or after *at; moves *at behind it. */
-static bool next_stretch(const search *s, uint32_t *at, cl_stretch *out)
+/* The next stretch at or after *at, cut off somewhere beyond `enough` cells; moves *at behind it. */
+static bool next_stretch(const search *s, uint32_t enough, uint32_t *at, cl_stretch *out)
 {
     uint32_t w = *at / 64;
     if (w >= s->cells->n_words) return false;
@@ -55,26 +55,57 @@ static bool next_stretch(const search *s, uint32_t *at, cl_stretch *out)
     uint32_t first = w * 64 + (uint32_t)__builtin_ctzll(word);
     uint64_t taken = ~word & (~0ull << (first % 64)); /* zeros of the view behind `first` */
     while (taken == 0) {
-        if (++w >= s->cells->n_words) break;
+        if (++w >= s->cells->n_words || w * 64 - first > enough) break;
         taken = ~filtered_word(s, w);
     }
-    uint32_t end = taken ? w * 64 + (uint32_t)__builtin_ctzll(taken) : s->cells->n_words * 64;
+    uint32_t end = w * 64 + (taken ? (uint32_t)__builtin_ctzll(taken) : 0);
     *out = (cl_stretch){first, end - first};
     *at = end;
     return true;
 }
 
-/* One stretch of at least n cells: the first that fits. */
+/* The block before which this view is known to be empty; NULL: only first_free is known. */
+static uint32_t *hint_of(const search *s)
+{
+    if (s->filter == UNTOUCHED_BLOCKS) return &s->cells->first_untouched;
+    if (s->filter == UNCLAIMED_BLOCKS) return &s->cells->first_unclaimed;
+    return NULL;
+}
+
+/* Where a search of this view may start. */
+static uint32_t start_of(const search *s)
+{
+    const uint32_t *hint = hint_of(s);
+    uint32_t known = hint ? *hint * CL_BLOCK : 0;
+    return known > s->cells->first_free ? known : s->cells->first_free;
+}
+
+/*
+ * One stretch of at least n cells: the first that fits. A search that takes whatever comes, and passes
+ * blocks, has proved that those are empty in this view.
+ */
 static bool first_fit(const search *s, uint32_t n, cl_stretch *out)
 {
-    uint32_t at = s->cells->first_free;
+    uint32_t at = start_of(s), *hint = hint_of(s);
+    bool is_found = false;
     cl_stretch found;
-    while (next_stretch(s, &at, &found)) {
-        if (found.len < n) continue;
-        *out = (cl_stretch){found.cell, n};
-        return true;
-    }
-    return false;
+    while (!is_found && next_stretch(s, n, &at, &found))
+        is_found = found.len >= n;
+    if (is_found) *out = (cl_stretch){found.cell, n};
+    if (hint && n <= (s->filter == UNTOUCHED_BLOCKS ? CL_BLOCK : 1))
+        *hint = is_found ? found.cell / CL_BLOCK : s->cells->n_blocks;
+    return is_found;
+}
+
+/* All cells of a view. */
+static uint32_t count_cells(const search *s)
+{
+    uint32_t total = 0, at = start_of(s), *hint = hint_of(s);
+    cl_stretch found;
+    while (next_stretch(s, UINT32_MAX, &at, &found))
+        total += found.len;
+    if (hint && total == 0) *hint = s->cells->n_blocks;
+    return total;
 }
 
 static uint32_t length_class(uint32_t len)
@@ -86,9 +117,9 @@ static uint32_t length_class(uint32_t len)
 static uint32_t collect(const search *s, uint32_t class, bool above, uint32_t *wanted,
                         cl_stretch *out)
 {
-    uint32_t n_out = 0, at = s->cells->first_free;
+    uint32_t n_out = 0, at = start_of(s);
     cl_stretch found;
-    while (*wanted > 0 && next_stretch(s, &at, &found)) {
+    while (*wanted > 0 && next_stretch(s, UINT32_MAX, &at, &found)) {
         uint32_t its = length_class(found.len);
         if (above ? its <= class : its != class) continue;
         if (found.len > *wanted) found.len = *wanted;
@@ -102,9 +133,9 @@ static uint32_t collect(const search *s, uint32_t class, bool above, uint32_t *w
 static uint32_t longest_first(const search *s, uint32_t *wanted, cl_stretch *out)
 {
     uint64_t in_class[32] = {0};
-    uint32_t at = s->cells->first_free;
+    uint32_t at = start_of(s);
     cl_stretch found;
-    while (next_stretch(s, &at, &found))
+    while (next_stretch(s, UINT32_MAX, &at, &found))
         in_class[length_class(found.len)] += found.len;
     uint32_t class = 31;
     uint64_t sum = in_class[31];
@@ -130,7 +161,7 @@ static cl_stretch behind_tail(const cl_cells *cells, const cl_request *request)
     return stretch;
 }
 
-uint32_t cl_placement_choose(const cl_cells *cells, const cl_request *request, cl_stretch *out)
+uint32_t cl_placement_choose(cl_cells *cells, const cl_request *request, cl_stretch *out)
 {
     assert(request->n <= cells->n_free);
     uint32_t n_out = 0, wanted = request->n;
@@ -144,17 +175,12 @@ uint32_t cl_placement_choose(const cl_cells *cells, const cl_request *request, c
     s.filter = UNCLAIMED_BLOCKS;
     if (first_fit(&s, wanted, &out[n_out])) return n_out + 1;
 
-    /* A wider view shows again what a narrower one gave, so the narrower one's cells are chosen
-     * only when they are all it has: at most one filter contributes part of its view. */
-    for (int filter = UNTOUCHED_BLOCKS; filter <= ALL_CELLS && wanted > 0; filter++) {
-        s.filter = (enum filter)filter;
-        uint32_t total = 0, at = cells->first_free;
-        cl_stretch found;
-        while (next_stretch(&s, &at, &found))
-            total += found.len;
-        if (total < wanted && filter != ALL_CELLS) continue;
-        n_out += longest_first(&s, &wanted, out + n_out);
-    }
+    /* Several stretches, all of one view: the narrowest that has enough. */
+    s.filter = UNTOUCHED_BLOCKS;
+    if (count_cells(&s) < wanted) s.filter = UNCLAIMED_BLOCKS;
+    if (s.filter == UNCLAIMED_BLOCKS && count_cells(&s) < wanted) s.filter = ALL_CELLS;
+    if (s.filter == ALL_CELLS && first_fit(&s, wanted, &out[n_out])) return n_out + 1;
+    n_out += longest_first(&s, &wanted, out + n_out);
     assert(wanted == 0);
     return n_out;
 }

@@ -6,7 +6,8 @@
  *   2. one stretch of untouched, unclaimed blocks that is long enough;
  *   3. one stretch of free cells in unclaimed blocks that is long enough;
  *   4. the longest stretches: of untouched blocks if those are enough, else of unclaimed ones if
- *      those are enough, else of any free cells.
+ *      those are enough;
+ *   5. whatever is free, claimed by others or not: one stretch if there is one, else the longest.
  * The sequence then claims the block it ended in, so that its next tokens find their neighbours
  * free. Searching is a scan of the free map, 64 cells a word, from the first free cell on.
  */
@@ -28,10 +29,11 @@ typedef struct cl_request {
 
 /*
  * Choose request->n cells in the order in which they are to be filled and write them to
- * out[request->n] as stretches; returns how many. Changes nothing.
+ * out[request->n] as stretches; returns how many. Changes
+ * nothing but the hint where a search starts.
  * The cells of one call are disjoint. Between two calls the caller takes the cells (cl_cells_take).
  */
-uint32_t cl_placement_choose(const cl_cells *cells, const cl_request *request, cl_stretch *out);
+uint32_t cl_placement_choose(cl_cells *cells, const cl_request *request, cl_stretch *out);
 
 /*
  * The block that the owner should claim after it was given `last` as its last cell: the block of

@@ -26,13 +26,9 @@ void cl_sequence_table_free(cl_sequence_table *table, cl_alloc *alloc)
     cl_sequence_table_init(table);
 }
 
-/* Neighbouring names are the rule (0, 1, 2, ...): spread them over the table. */
 static uint32_t home_of(const cl_sequence_table *table, cellar_seq id)
 {
-    uint32_t x = (uint32_t)id;
-    x = (x ^ (x >> 16)) * 0x7feb352du;
-    x = (x ^ (x >> 15)) * 0x846ca68bu;
-    return (x ^ (x >> 16)) & (table->index_size - 1);
+    return cl_sequence_hash(id, table->index_size);
 }
 
 /* Where the name stands in the index, or the vacant place where it would. */

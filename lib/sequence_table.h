@@ -29,6 +29,15 @@ typedef struct cl_sequence_table {
     uint32_t index_size; /* 0 or a power of two */
 } cl_sequence_table;
 
+/* Spread names over a table of `size` places, a power of two. Neighbours (0, 1, 2, ...) are the rule. */
+static inline uint32_t cl_sequence_hash(cellar_seq id, uint32_t size)
+{
+    uint32_t x = (uint32_t)id;
+    x = (x ^ (x >> 16)) * 0x7feb352du;
+    x = (x ^ (x >> 15)) * 0x846ca68bu;
+    return (x ^ (x >> 16)) & (size - 1);
+}
+
 void cl_sequence_table_init(cl_sequence_table *table);
 void cl_sequence_table_free(cl_sequence_table *table, cl_alloc *alloc);
 

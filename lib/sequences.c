@@ -16,8 +16,8 @@
 void cl_sequences_set_claim(cl_sequences *sequences, uint32_t slot, uint32_t block)
 {
     cl_sequence *sequence = &sequences->table.items[slot];
-    if (sequence->claim != CL_NO_BLOCK) sequences->cells.claims[sequence->claim] = 0;
-    if (block != CL_NO_BLOCK) sequences->cells.claims[block] = slot + 1;
+    if (sequence->claim != CL_NO_BLOCK) cl_cells_claim(&sequences->cells, sequence->claim, 0);
+    if (block != CL_NO_BLOCK) cl_cells_claim(&sequences->cells, block, slot + 1);
     sequence->claim = block;
 }
 
@@ -265,21 +265,23 @@ cellar_status cl_sequences_prepare_shift(cl_sequences *sequences, cellar_seq id,
     return status;
 }
 
-/* Sort the moved runs [first, last) in among the others: a merge through the spare room behind. */
+/*
+ * Sort the moved runs [first, last) in among the others: a merge through the spare room behind the
+ * list, joining what touches on the way.
+ */
 static void reorder(cl_runs *runs, uint32_t first, uint32_t last)
 {
-    cl_run *merged = runs->items + runs->n;
-    assert(2 * (uint64_t)runs->n <= runs->capacity);
-    uint32_t n = 0, moved = first, other = 0;
-    while (n < runs->n) {
-        if (other == first) other = last;
+    cl_runs merged = {runs->items + runs->n, 0, runs->capacity - runs->n};
+    assert(merged.capacity >= runs->n);
+    uint32_t moved = first, other = first == 0 ? last : 0;
+    while (moved < last || other < runs->n) {
         bool take_moved = moved < last &&
                           (other >= runs->n || runs->items[moved].pos < runs->items[other].pos);
-        merged[n++] = runs->items[take_moved ? moved++ : other++];
+        cl_runs_append(&merged, runs->items[take_moved ? moved++ : other++]);
+        if (other == first) other = last;
     }
-    memcpy(runs->items, merged, n * sizeof(cl_run));
-    for (uint32_t i = n; i-- > 1;)
-        cl_runs_join(runs, i);
+    memcpy(runs->items, merged.items, merged.n * sizeof(cl_run));
+    runs->n = merged.n;
 }
 
 /* Add delta to every run of the range, and put them where they now belong. */

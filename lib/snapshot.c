@@ -71,29 +71,17 @@ cellar_status cellar_visit_runs(const cellar_memory *memory, cellar_seq seq,
     return CELLAR_OK;
 }
 
-/* A cell of the open step: its position and token are not written down before the commit. */
-static void show_reserved(const cellar_memory *memory, const cl_group *group, cellar_cell *shown)
-{
-    for (uint32_t i = 0; memory->step.is_open && i < memory->step.n_tokens; i++)
-        if (group->cells_of[i] == shown->cell) {
-            shown->stored_pos = memory->step.positions[i];
-            shown->token = memory->step.tokens[i];
-        }
-}
-
 cellar_status cellar_visit_cells(const cellar_memory *memory, cellar_cell_visitor visitor,
                                  void *context, cellar_error *error)
 {
     CL_TRY(cl_memory_check(memory, error));
     if (!visitor) CL_FAIL(error, CELLAR_INVALID, -1, "visitor is NULL");
     for (uint32_t g = 0; g < memory->n_groups; g++) {
-        const cl_group *group = &memory->groups[g];
-        const cl_cells *cells = &group->sequences.cells;
+        const cl_cells *cells = &memory->groups[g].sequences.cells;
         for (uint32_t cell = 0; cell < cells->n; cell++) {
             if (cells->refs[cell] == 0) continue;
             cellar_cell shown = {cell, cells->refs[cell], cells->stored_pos[cell],
                                  cells->token[cell]};
-            show_reserved(memory, group, &shown);
             if (!visitor(context, &shown)) return CELLAR_OK;
         }
     }

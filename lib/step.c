@@ -10,11 +10,12 @@
 #include <string.h>
 
 #include "error.h"
+#include "sequence_table.h"
 
 #define NO_TOKEN UINT32_MAX
 #define NO_MEMBER UINT32_MAX
 
-static cellar_status check_batch(const cellar_batch *batch, cellar_error *error)
+cellar_status cl_step_check_batch(const cellar_batch *batch, cellar_error *error)
 {
     if (!batch) CL_FAIL(error, CELLAR_INVALID, -1, "no batch");
     if (batch->struct_size != sizeof *batch)
@@ -75,7 +76,7 @@ static cellar_status carve(cl_step *step, uint32_t n_tokens, uint32_t n_membersh
 /* The member of that name, made if it is new. */
 static uint32_t member_of_id(cl_step *step, cellar_seq id, const cl_step_questions *questions)
 {
-    uint32_t at = ((uint32_t)id * 0x9e3779b1u) >> 7 & (step->map_size - 1);
+    uint32_t at = cl_sequence_hash(id, step->map_size);
     while (step->map[at] != NO_MEMBER) {
         if (step->members[step->map[at]].id == id) return step->map[at];
         at = (at + 1) & (step->map_size - 1);
@@ -158,7 +159,6 @@ cellar_status cl_step_resolve(cl_step *step, const cellar_batch *batch, uint32_t
                               const cl_step_questions *questions, cl_alloc *alloc,
                               cellar_error *error)
 {
-    CL_TRY(check_batch(batch, error));
     uint32_t n_memberships = batch->seq_begin ? batch->seq_begin[batch->n_tokens] : batch->n_tokens;
     CL_TRY(carve(step, batch->n_tokens, n_memberships, alloc, error));
     step->n_tokens = batch->n_tokens;

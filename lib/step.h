@@ -42,6 +42,10 @@ typedef struct cl_step_questions {
     const void *context;
 } cl_step_questions;
 
+/* What can be said of a batch without looking at its tokens: sizes and pointers. CELLAR_INVALID. */
+cellar_status cl_step_check_batch(const cellar_batch *batch, cellar_error *error);
+
+/* Understand a batch that cl_step_check_batch accepted. CELLAR_INVALID, CELLAR_NO_MEMORY. */
 cellar_status cl_step_resolve(cl_step *step, const cellar_batch *batch, uint32_t n_ubatch,
                               const cl_step_questions *questions, cl_alloc *alloc,
                               cellar_error *error);

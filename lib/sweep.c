@@ -9,11 +9,11 @@
 #include "sweep.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cells.h"
 #include "error.h"
+#include "sort.h"
 
 #define NONE UINT32_MAX
 
@@ -29,14 +29,8 @@ static void count_cuts(const cl_runs *runs, uint64_t *blocks, uint64_t *pieces)
     }
 }
 
-static int compare_shifts(const void *a, const void *b)
-{
-    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* Every shift among the runs, and 0, sorted and once each; `shifts` has room for 1 + all runs. */
-static uint32_t collect_shifts(int32_t *shifts, const cl_past *pasts, uint32_t n_pasts)
+static uint32_t collect_shifts(int64_t *shifts, const cl_past *pasts, uint32_t n_pasts)
 {
     uint32_t n = 0;
     shifts[n++] = 0;
@@ -45,19 +39,25 @@ static uint32_t collect_shifts(int32_t *shifts, const cl_past *pasts, uint32_t n
         for (uint32_t i = 0; i < runs->n; i++)
             if (runs->items[i].shift != shifts[n - 1]) shifts[n++] = runs->items[i].shift;
     }
-    qsort(shifts, n, sizeof *shifts, compare_shifts);
+    cl_sort(shifts, n);
     uint32_t n_distinct = 1;
     for (uint32_t i = 1; i < n; i++)
         if (shifts[i] != shifts[n_distinct - 1]) shifts[n_distinct++] = shifts[i];
     return n_distinct;
 }
 
-static uint32_t index_of_shift(const cl_sweep *sweep, int32_t shift)
+static uint32_t index_of_shift(const cl_sweep *sweep, int64_t shift)
 {
-    const int32_t *found = bsearch(&shift, sweep->shifts, sweep->n_shifts, sizeof shift,
-                                   compare_shifts);
-    assert(found);
-    return (uint32_t)(found - sweep->shifts);
+    uint32_t low = 0, high = sweep->n_shifts - 1;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (sweep->shifts[middle] < shift)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    assert(sweep->shifts[low] == shift);
+    return low;
 }
 
 static void compute_turns(cl_sweep *sweep, const cl_rope *ropes, uint32_t n_ropes)
@@ -66,7 +66,7 @@ static void compute_turns(cl_sweep *sweep, const cl_rope *ropes, uint32_t n_rope
     for (uint32_t i = 0; i < sweep->n_shifts; i++)
         for (uint32_t r = 0; r < n_ropes; r++) {
             uint32_t n = ropes[r].n_pairs;
-            cl_rope_angles(&ropes[r], -(int64_t)sweep->shifts[i], 1.0, at, at + n);
+            cl_rope_angles(&ropes[r], -sweep->shifts[i], 1.0, at, at + n);
             at += 2 * (size_t)n;
         }
 }
@@ -97,7 +97,7 @@ cellar_status cl_sweep_prepare(cl_sweep *sweep, const cl_past *pasts, uint32_t n
                 cl_arena_add(&total, (size_t)blocks, sizeof(uint32_t)) &&
                 cl_arena_add(&total, (size_t)blocks, sizeof(uint32_t)) &&
                 cl_arena_add(&total, (size_t)map_size, sizeof(uint32_t)) &&
-                cl_arena_add(&total, (size_t)runs, sizeof(int32_t)) &&
+                cl_arena_add(&total, (size_t)runs, sizeof(int64_t)) &&
                 cl_arena_add(&total, (size_t)runs * sweep->n_angles, sizeof(float));
     cl_arena *arena = &sweep->arena;
     if (!fits || !cl_arena_reset(arena, alloc, total))
@@ -110,7 +110,7 @@ cellar_status cl_sweep_prepare(cl_sweep *sweep, const cl_past *pasts, uint32_t n
     sweep->view_blocks = cl_arena_take(arena, (size_t)blocks, sizeof(uint32_t));
     sweep->viewers = cl_arena_take(arena, (size_t)blocks, sizeof(uint32_t));
     sweep->map = cl_arena_take(arena, (size_t)map_size, sizeof(uint32_t));
-    sweep->shifts = cl_arena_take(arena, (size_t)runs, sizeof(int32_t));
+    sweep->shifts = cl_arena_take(arena, (size_t)runs, sizeof(int64_t));
     sweep->turns = cl_arena_take(arena, (size_t)runs * sweep->n_angles, sizeof(float));
     sweep->map_size = (uint32_t)map_size;
     sweep->max_pieces = (uint32_t)pieces;
@@ -162,29 +162,36 @@ static uint32_t hash_pieces(const cl_sweep *sweep, const cl_key_block *block)
     return (uint32_t)(h >> 32);
 }
 
+static int32_t stretch_of(int32_t pos)
+{
+    return pos / (int32_t)CL_KEYS;
+}
+
 /*
- * The block being built (the last one) is complete. If an earlier view has the same, use that one;
- * but only if it comes behind this view's blocks so far, because every view must find its blocks in
- * rising order.
+ * The block being built (the last one) is complete. If an earlier view has the same, use that one.
+ * (Only where tokens share positions can a view have two blocks in one stretch of positions; those must
+ * also be found in their order.)
  */
 static void close_block(cl_sweep *sweep, cl_view *view)
 {
-    uint32_t built = sweep->n_blocks - 1;
-    uint32_t previous = view->n_blocks ? sweep->view_blocks[view->first_block + view->n_blocks - 1]
-                                       : NONE;
-    uint32_t at = hash_pieces(sweep, &sweep->blocks[built]) & (sweep->map_size - 1);
-    uint32_t index = built;
+    uint32_t built = sweep->n_blocks - 1, index = built, at_least = 0;
+    const cl_key_block *block = &sweep->blocks[built];
+    if (view->n_blocks > 0) {
+        uint32_t previous = sweep->view_blocks[sweep->n_view_blocks - 1];
+        if (stretch_of(sweep->blocks[previous].first_pos) == stretch_of(block->first_pos))
+            at_least = previous + 1;
+    }
+    uint32_t at = hash_pieces(sweep, block) & (sweep->map_size - 1);
     for (; sweep->map[at] != NONE; at = (at + 1) & (sweep->map_size - 1)) {
         uint32_t other = sweep->map[at];
-        if (previous != NONE && other <= previous) continue;
-        if (!same_pieces(sweep, &sweep->blocks[other], &sweep->blocks[built])) continue;
+        if (other < at_least || !same_pieces(sweep, &sweep->blocks[other], block)) continue;
         index = other;
         break;
     }
     if (index == built) {
         sweep->map[at] = built;
     } else { /* take the new one back */
-        sweep->n_pieces = sweep->blocks[built].first_piece;
+        sweep->n_pieces = block->first_piece;
         sweep->n_blocks = built;
     }
     sweep->blocks[index].n_viewers++;
@@ -212,8 +219,8 @@ static void add_run(cl_sweep *sweep, cl_view *view, cl_run run, cl_key_block **o
     for (uint32_t done = 0; done < run.len;) {
         int32_t pos = run.pos + (int32_t)(run.step ? done : 0);
         uint32_t cell = run.cell + done;
-        if (*open && ((*open)->first_pos / (int32_t)CL_KEYS != pos / (int32_t)CL_KEYS ||
-                      (*open)->n_keys == CL_KEYS)) {
+        if (*open &&
+            (stretch_of((*open)->first_pos) != stretch_of(pos) || (*open)->n_keys == CL_KEYS)) {
             close_block(sweep, view);
             *open = NULL;
         }
@@ -252,8 +259,27 @@ void cl_sweep_add_view(cl_sweep *sweep, uint32_t member, const cl_past *past, ui
     if (open) close_block(sweep, view);
 }
 
+/* The hash is no longer needed; its memory, at least 8 bytes a block, takes the order of the blocks. */
+static void order_blocks(cl_sweep *sweep)
+{
+    int64_t *keys = (int64_t *)(void *)sweep->map;
+    bool is_ordered = true;
+    for (uint32_t b = 0; b < sweep->n_blocks; b++) {
+        keys[b] = ((int64_t)stretch_of(sweep->blocks[b].first_pos) << 32) | b;
+        is_ordered = is_ordered && (b == 0 || keys[b - 1] < keys[b]);
+    }
+    if (!is_ordered) cl_sort(keys, sweep->n_blocks);
+    sweep->order = sweep->map;
+    for (uint32_t b = 0; b < sweep->n_blocks; b++) {
+        int64_t key;
+        memcpy(&key, &keys[b], sizeof key); /* order[b] lies at or before keys[b] */
+        sweep->order[b] = (uint32_t)key;
+    }
+}
+
 void cl_sweep_finish(cl_sweep *sweep)
 {
+    order_blocks(sweep);
     uint32_t at = 0;
     for (uint32_t b = 0; b < sweep->n_blocks; b++) {
         sweep->blocks[b].first_viewer = at;

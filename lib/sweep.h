@@ -56,14 +56,15 @@ typedef struct cl_sweep {
     uint32_t n_views;
     cl_piece *pieces;
     uint32_t n_pieces;
-    cl_key_block *blocks; /* every view's blocks appear in rising order */
+    cl_key_block *blocks; /* in the order in which they were found */
     uint32_t n_blocks;
-    uint32_t *view_blocks; /* block indices of each view, rising */
+    uint32_t *view_blocks; /* block indices of each view, in order of position */
     uint32_t n_view_blocks;
     uint32_t *viewers; /* views of each block, rising */
-    uint32_t *map;     /* hash from pieces to block; while building */
+    uint32_t *map;     /* hash from pieces to block; while building. Then: */
+    uint32_t *order;   /* [n_blocks] all blocks in order of position, in the same memory */
     uint32_t map_size;
-    int32_t *shifts; /* [n_shifts] distinct, rising; always contains 0 */
+    int64_t *shifts; /* [n_shifts] distinct, rising; always contains 0 */
     uint32_t n_shifts;
     float *turns;      /* [n_shifts][n_angles] cosines and sines of a turn back by each shift */
     uint32_t n_angles; /* over all rotations: 2 * pairs each */

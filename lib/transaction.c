@@ -27,12 +27,25 @@ static bool same_past(const void *context, cellar_seq a, cellar_seq b)
     return true;
 }
 
+/* Every group needs a cell for every token. */
+static cellar_status check_room(const cellar_memory *memory, uint32_t n_tokens, cellar_error *error)
+{
+    for (uint32_t g = 0; g < memory->n_groups; g++)
+        CL_TRY(cl_group_check_room(&memory->groups[g], n_tokens, error));
+    return CELLAR_OK;
+}
+
 cellar_status cellar_begin(cellar_memory *memory, const cellar_batch *batch, cellar_error *error)
 {
     CL_TRY(cl_memory_check_idle(memory, error));
     cl_step *step = &memory->step;
+    CL_TRY(cl_step_check_batch(batch, error));
+    /* A batch that could never fit is not worth the memory of looking at its tokens. */
+    if (batch->n_tokens > memory->groups[0].sequences.cells.n)
+        CL_TRY(check_room(memory, batch->n_tokens, error));
     cl_step_questions questions = {next_position, same_past, memory};
     CL_TRY(cl_step_resolve(step, batch, memory->n_ubatch, &questions, &memory->alloc, error));
+    CL_TRY(check_room(memory, batch->n_tokens, error));
     for (uint32_t g = 0; g < memory->n_groups; g++) {
         cellar_status status = cl_group_begin(&memory->groups[g], step, memory->ropes,
                                               memory->n_ropes, error);
@@ -165,7 +178,7 @@ cellar_status cellar_commit(cellar_memory *memory, cellar_error *error)
             CL_FAIL(error, CELLAR_INVALID, layer, "layer %u: %u of %u micro-batches are stored",
                     layer, memory->n_stored[layer], step->n_ubatches);
     for (uint32_t g = 0; g < memory->n_groups; g++)
-        cl_group_commit(&memory->groups[g], step);
+        cl_group_commit(&memory->groups[g]);
     step->is_open = false;
     return CELLAR_OK;
 }

@@ -137,7 +137,7 @@ static void draw_positions(diff_round *r, trial *t)
 {
     int64_t at;
     uint32_t n = t->batch.n_tokens;
-    if (n == 0 || random_one_in(&r->random, 2)) return;
+    if (n == 0 || n > r->model.n_cells || random_one_in(&r->random, 2)) return;
     if (memory_model_plan(&r->model, &t->batch, t->given, &at) == CELLAR_INVALID) return;
     if (random_one_in(&r->random, 4)) { /* a start that is not 0, for all sequences alike */
         cellar_pos start = random_one_in(&r->random, 3)
@@ -151,8 +151,11 @@ static void draw_positions(diff_round *r, trial *t)
                                                                        : t->given[i] + start;
         }
     }
-    if (random_one_in(&r->random, 12))
-        t->given[random_below(&r->random, n)] += random_between(&r->random, -2, 2);
+    if (random_one_in(&r->random, 12)) {
+        cellar_pos *moved = &t->given[random_below(&r->random, n)];
+        int64_t to = (int64_t)*moved + random_between(&r->random, -2, 2);
+        *moved = to > INT32_MAX ? INT32_MAX : (cellar_pos)to;
+    }
     t->batch.positions = t->given;
 }
 
@@ -170,6 +173,7 @@ static bool spoil(diff_round *r, trial *t)
         t->batch.struct_size--;
         break;
     case 2:
+        if (n > r->model.n_cells) return false; /* its tokens are not looked at */
         t->batch.seqs = t->seqs;
         t->seqs[t->batch.seq_begin ? t->seq_begin[i] : i] = -1 - random_between(&r->random, 0, 3);
         break;

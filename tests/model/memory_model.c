@@ -179,6 +179,11 @@ cellar_status memory_model_plan(memory_model *model, const cellar_batch *batch,
         *at = MODEL_AT_UNSAID;
         return CELLAR_INVALID;
     }
+    uint32_t n_free = model->n_cells - memory_model_count_used(model);
+    if (batch->n_tokens > model->n_cells) { /* refused before its tokens are looked at */
+        *at = batch->n_tokens - n_free;
+        return CELLAR_FULL;
+    }
     uint32_t n = 0; /* tokens added for trial; cell numbers beyond the pool mark them */
     cellar_status status = CELLAR_OK;
     for (; n < batch->n_tokens; n++) {
@@ -192,7 +197,6 @@ cellar_status memory_model_plan(memory_model *model, const cellar_batch *batch,
     }
     for (uint32_t i = n; i-- > 0;)
         take_back_token(model, batch, i);
-    uint32_t n_free = model->n_cells - memory_model_count_used(model);
     if (status == CELLAR_OK && batch->n_tokens > n_free) {
         status = CELLAR_FULL;
         *at = batch->n_tokens - n_free;
