@@ -64,7 +64,10 @@ void cl_cells_destroy(cl_cells *cells, cl_alloc *alloc)
 
 void cl_cells_clear(cl_cells *cells)
 {
-    memset(cells->memory, 0, cells->memory_size);
+    /* Positions and tokens of free cells mean nothing: left alone, they cost no memory yet. */
+    memset(cells->refs, 0, cells->n * sizeof *cells->refs);
+    memset(cells->claims, 0, cells->n_blocks * sizeof *cells->claims);
+    memset(cells->free_map, 0, cells->n_words * sizeof *cells->free_map);
     cl_bitmap_set(cells->free_map, 0, cells->n);
     cells->n_free = cells->n;
     cells->n_shared = 0;

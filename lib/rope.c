@@ -19,9 +19,20 @@ uint32_t cl_rope_pairs(const cellar_rope *rope, uint32_t k_size)
     return (rope->n_rot ? rope->n_rot : k_size) / 2;
 }
 
-static bool is_positive(double x)
+/* Far beyond any model, and near enough that no product of a few of them leaves f32. */
+#define SMALLEST 1e-9
+#define LARGEST 1e9
+
+static bool is_sane(double x)
 {
-    return isfinite(x) && x > 0;
+    return x >= SMALLEST && x <= LARGEST; /* NaN is not */
+}
+
+static cellar_status check_number(double x, uint32_t layer, const char *name, cellar_error *error)
+{
+    if (is_sane(x)) return CELLAR_OK;
+    CL_FAIL(error, CELLAR_INVALID, layer, "layer %u: rope.%s %g is not in %g..%g", layer, name, x,
+            SMALLEST, LARGEST);
 }
 
 static cellar_status validate_yarn(const cellar_rope *rope, uint32_t layer, cellar_error *error)
@@ -29,13 +40,13 @@ static cellar_status validate_yarn(const cellar_rope *rope, uint32_t layer, cell
     if (!(rope->yarn_ext >= 0 && rope->yarn_ext <= 1))
         CL_FAIL(error, CELLAR_INVALID, layer, "layer %u: rope.yarn_ext %g is not in 0..1", layer,
                 rope->yarn_ext);
-    if (!is_positive(rope->yarn_attn))
-        CL_FAIL(error, CELLAR_INVALID, layer, "layer %u: rope.yarn_attn %g is not above 0", layer,
+    CL_TRY(check_number(rope->yarn_attn, layer, "yarn_attn", error));
+    if (rope->yarn_attn > 1000)
+        CL_FAIL(error, CELLAR_INVALID, layer, "layer %u: rope.yarn_attn %g is above 1000", layer,
                 rope->yarn_attn);
     if (rope->yarn_ext == 0) return CELLAR_OK;
-    if (!is_positive(rope->yarn_beta_fast) || !is_positive(rope->yarn_beta_slow))
-        CL_FAIL(error, CELLAR_INVALID, layer,
-                "layer %u: rope.yarn_beta_fast and _slow must be above 0", layer);
+    CL_TRY(check_number(rope->yarn_beta_fast, layer, "yarn_beta_fast", error));
+    CL_TRY(check_number(rope->yarn_beta_slow, layer, "yarn_beta_slow", error));
     if (rope->yarn_context == 0)
         CL_FAIL(error, CELLAR_INVALID, layer,
                 "layer %u: rope.yarn_context must be given when yarn_ext is above 0", layer);
@@ -56,16 +67,12 @@ cellar_status cl_rope_validate(const cellar_rope *rope, uint32_t k_size, uint32_
     if (n_rot % 2 != 0 || n_rot > k_size)
         CL_FAIL(error, CELLAR_INVALID, layer,
                 "layer %u: rope.n_rot %u must be even and at most k_size %u", layer, n_rot, k_size);
-    if (!is_positive(rope->base))
-        CL_FAIL(error, CELLAR_INVALID, layer, "layer %u: rope.base %g is not above 0", layer,
-                rope->base);
-    if (!is_positive(rope->scale))
-        CL_FAIL(error, CELLAR_INVALID, layer, "layer %u: rope.scale %g is not above 0", layer,
-                rope->scale);
+    CL_TRY(check_number(rope->base, layer, "base", error));
+    CL_TRY(check_number(rope->scale, layer, "scale", error));
     for (uint32_t i = 0; rope->factors && i < n_rot / 2; i++)
-        if (!is_positive(rope->factors[i]))
-            CL_FAIL(error, CELLAR_INVALID, layer, "layer %u: rope.factors[%u] %g is not above 0",
-                    layer, i, (double)rope->factors[i]);
+        if (!is_sane((double)rope->factors[i]))
+            CL_FAIL(error, CELLAR_INVALID, layer, "layer %u: rope.factors[%u] %g is not in %g..%g",
+                    layer, i, (double)rope->factors[i], SMALLEST, LARGEST);
     return validate_yarn(rope, layer, error);
 }
 

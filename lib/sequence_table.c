@@ -15,6 +15,7 @@ void cl_sequence_table_init(cl_sequence_table *table)
 {
     memset(table, 0, sizeof *table);
     table->first_vacant = CL_NO_SLOT;
+    table->seed = cl_sequence_seed(table);
 }
 
 void cl_sequence_table_free(cl_sequence_table *table, cl_alloc *alloc)
@@ -28,7 +29,7 @@ void cl_sequence_table_free(cl_sequence_table *table, cl_alloc *alloc)
 
 static uint32_t home_of(const cl_sequence_table *table, cellar_seq id)
 {
-    return cl_sequence_hash(id, table->index_size);
+    return cl_sequence_hash(id, table->seed, table->index_size);
 }
 
 /* Where the name stands in the index, or the vacant place where it would. */

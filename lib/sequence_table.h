@@ -24,18 +24,29 @@ typedef struct cl_sequence_table {
     cl_sequence *items;
     uint32_t n_slots, capacity; /* slots ever used; room */
     uint32_t first_vacant;
+    uint32_t seed;       /* of the hash */
     uint32_t n;          /* sequences that exist */
     uint32_t *index;     /* [index_size] slot or CL_NO_SLOT; at most half full */
     uint32_t index_size; /* 0 or a power of two */
 } cl_sequence_table;
 
-/* Spread names over a table of `size` places, a power of two. Neighbours (0, 1, 2, ...) are the rule. */
-static inline uint32_t cl_sequence_hash(cellar_seq id, uint32_t size)
+/*
+ * Spread names over a table of `size` places, a power of two. Neighbours (0, 1, 2, ...) are the rule; the
+ * seed keeps a caller's users from choosing names that all fall together.
+ */
+static inline uint32_t cl_sequence_hash(cellar_seq id, uint32_t seed, uint32_t size)
 {
-    uint32_t x = (uint32_t)id;
+    uint32_t x = (uint32_t)id ^ seed;
     x = (x ^ (x >> 16)) * 0x7feb352du;
     x = (x ^ (x >> 15)) * 0x846ca68bu;
     return (x ^ (x >> 16)) & (size - 1);
+}
+
+/* A number that differs from process to process where the system places memory at random. */
+static inline uint32_t cl_sequence_seed(const void *object)
+{
+    uint64_t x = (uint64_t)(uintptr_t)object * 0x9e3779b97f4a7c15ull;
+    return (uint32_t)(x >> 32);
 }
 
 void cl_sequence_table_init(cl_sequence_table *table);

@@ -233,9 +233,10 @@ static cellar_status prepare_move(cl_sequences *sequences, uint32_t slot, move m
     int id = (int)sequences->table.items[slot].id;
     int64_t end = cl_run_last(&runs->items[m.last - 1]);
     if (end + m.delta > INT32_MAX - 1)
-        CL_FAIL(error, CELLAR_INVALID, end,
-                "shift of sequence %d by %lld: position %lld would exceed the largest, %d", id,
-                (long long)m.delta, (long long)end, INT32_MAX - 1);
+        CL_FAIL(
+            error, CELLAR_INVALID, end,
+            "shift of sequence %d by %lld: position %lld would become %lld, above the largest, %d",
+            id, (long long)m.delta, (long long)end, (long long)(end + m.delta), INT32_MAX - 1);
     int64_t collision = find_collision(runs, m);
     if (collision >= 0)
         CL_FAIL(error, CELLAR_REFUSED, collision,

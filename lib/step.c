@@ -76,7 +76,7 @@ static cellar_status carve(cl_step *step, uint32_t n_tokens, uint32_t n_membersh
 /* The member of that name, made if it is new. */
 static uint32_t member_of_id(cl_step *step, cellar_seq id, const cl_step_questions *questions)
 {
-    uint32_t at = cl_sequence_hash(id, step->map_size);
+    uint32_t at = cl_sequence_hash(id, cl_sequence_seed(step), step->map_size);
     while (step->map[at] != NO_MEMBER) {
         if (step->members[step->map[at]].id == id) return step->map[at];
         at = (at + 1) & (step->map_size - 1);

@@ -60,30 +60,76 @@ static uint32_t index_of_shift(const cl_sweep *sweep, int64_t shift)
     return low;
 }
 
-static void compute_turns(cl_sweep *sweep, const cl_rope *ropes, uint32_t n_ropes)
+/* The turn back by one shift, for every rotation. */
+static void compute_turn(float *to, int64_t shift, const cl_rope *ropes, uint32_t n_ropes)
 {
-    float *at = sweep->turns;
-    for (uint32_t i = 0; i < sweep->n_shifts; i++)
-        for (uint32_t r = 0; r < n_ropes; r++) {
-            uint32_t n = ropes[r].n_pairs;
-            cl_rope_angles(&ropes[r], -sweep->shifts[i], 1.0, at, at + n);
-            at += 2 * (size_t)n;
-        }
+    for (uint32_t r = 0; r < n_ropes; r++) {
+        uint32_t n = ropes[r].n_pairs;
+        cl_rope_angles(&ropes[r], -shift, 1.0, to, to + n);
+        to += 2 * (size_t)n;
+    }
+}
+
+/*
+ * The shifts of this step and their turns. Cosines are dear and most shifts were there in the step
+ * before, so what is known is copied: both lists are sorted.
+ */
+static cellar_status prepare_turns(cl_sweep *sweep, const int64_t *shifts, uint32_t n,
+                                   const cl_rope *ropes, uint32_t n_ropes, cl_alloc *alloc,
+                                   cellar_error *error)
+{
+    cl_arena *arena = &sweep->turn_arenas[1 - sweep->current];
+    size_t n_angles = sweep->n_angles, total = 0;
+    if (!cl_arena_add(&total, n, sizeof(int64_t)) ||
+        !cl_arena_add(&total, n * n_angles, sizeof(float)) || !cl_arena_reset(arena, alloc, total))
+        return cl_error_no_memory(error, "the turns of a step", total);
+    int64_t *kept = cl_arena_take(arena, n, sizeof(int64_t));
+    float *turns = cl_arena_take(arena, n * n_angles, sizeof(float));
+    for (uint32_t i = 0, old = 0; i < n; i++) {
+        kept[i] = shifts[i];
+        while (old < sweep->n_shifts && sweep->shifts[old] < shifts[i])
+            old++;
+        if (old < sweep->n_shifts && sweep->shifts[old] == shifts[i])
+            memcpy(turns + i * n_angles, sweep->turns + old * n_angles, n_angles * sizeof(float));
+        else
+            compute_turn(turns + i * n_angles, shifts[i], ropes, n_ropes);
+    }
+    sweep->shifts = kept;
+    sweep->turns = turns;
+    sweep->n_shifts = n;
+    sweep->current = 1 - sweep->current;
+    return CELLAR_OK;
+}
+
+/* Find the shifts of the pasts (n_runs runs in all) and prepare their turns; uses the arena. */
+static cellar_status prepare_shifts(cl_sweep *sweep, const cl_past *pasts, uint32_t n_pasts,
+                                    size_t n_runs, const cl_rope *ropes, uint32_t n_ropes,
+                                    cl_alloc *alloc, cellar_error *error)
+{
+    sweep->n_angles = 0;
+    for (uint32_t r = 0; r < n_ropes; r++)
+        sweep->n_angles += 2 * ropes[r].n_pairs;
+    size_t total = 0;
+    if (!cl_arena_add(&total, n_runs + 1, sizeof(int64_t)) ||
+        !cl_arena_reset(&sweep->arena, alloc, total))
+        return cl_error_no_memory(error, "the shifts of a step", total);
+    int64_t *shifts = cl_arena_take(&sweep->arena, n_runs + 1, sizeof(int64_t));
+    uint32_t n = collect_shifts(shifts, pasts, n_pasts);
+    return prepare_turns(sweep, shifts, n, ropes, n_ropes, alloc, error);
 }
 
 cellar_status cl_sweep_prepare(cl_sweep *sweep, const cl_past *pasts, uint32_t n_pasts,
                                uint32_t n_tokens, const cl_rope *ropes, uint32_t n_ropes,
                                cl_alloc *alloc, cellar_error *error)
 {
-    uint64_t blocks = 0, pieces = 0, runs = 1;
+    uint64_t blocks = 0, pieces = 0, runs = 0;
     for (uint32_t p = 0; p < n_pasts; p++) {
         count_cuts(pasts[p].runs, &blocks, &pieces);
         count_cuts(pasts[p].pending, &blocks, &pieces);
         runs += pasts[p].runs->n;
     }
-    sweep->n_angles = 0;
-    for (uint32_t r = 0; r < n_ropes; r++)
-        sweep->n_angles += 2 * ropes[r].n_pairs;
+    sweep->ubatch = NONE;
+    CL_TRY(prepare_shifts(sweep, pasts, n_pasts, (size_t)runs, ropes, n_ropes, alloc, error));
     uint64_t map_size = 16;
     while (map_size < 2 * blocks)
         map_size *= 2;
@@ -96,9 +142,7 @@ cellar_status cl_sweep_prepare(cl_sweep *sweep, const cl_past *pasts, uint32_t n
                 cl_arena_add(&total, (size_t)blocks, sizeof(cl_key_block)) &&
                 cl_arena_add(&total, (size_t)blocks, sizeof(uint32_t)) &&
                 cl_arena_add(&total, (size_t)blocks, sizeof(uint32_t)) &&
-                cl_arena_add(&total, (size_t)map_size, sizeof(uint32_t)) &&
-                cl_arena_add(&total, (size_t)runs, sizeof(int64_t)) &&
-                cl_arena_add(&total, (size_t)runs * sweep->n_angles, sizeof(float));
+                cl_arena_add(&total, (size_t)map_size, sizeof(uint32_t));
     cl_arena *arena = &sweep->arena;
     if (!fits || !cl_arena_reset(arena, alloc, total))
         return cl_error_no_memory(error, "the sweep of a step", total);
@@ -110,20 +154,17 @@ cellar_status cl_sweep_prepare(cl_sweep *sweep, const cl_past *pasts, uint32_t n
     sweep->view_blocks = cl_arena_take(arena, (size_t)blocks, sizeof(uint32_t));
     sweep->viewers = cl_arena_take(arena, (size_t)blocks, sizeof(uint32_t));
     sweep->map = cl_arena_take(arena, (size_t)map_size, sizeof(uint32_t));
-    sweep->shifts = cl_arena_take(arena, (size_t)runs, sizeof(int64_t));
-    sweep->turns = cl_arena_take(arena, (size_t)runs * sweep->n_angles, sizeof(float));
     sweep->map_size = (uint32_t)map_size;
     sweep->max_pieces = (uint32_t)pieces;
     sweep->max_blocks = (uint32_t)blocks;
-    sweep->ubatch = NONE;
-    sweep->n_shifts = collect_shifts(sweep->shifts, pasts, n_pasts);
-    compute_turns(sweep, ropes, n_ropes);
     return CELLAR_OK;
 }
 
 void cl_sweep_free(cl_sweep *sweep, cl_alloc *alloc)
 {
     cl_arena_free(&sweep->arena, alloc);
+    cl_arena_free(&sweep->turn_arenas[0], alloc);
+    cl_arena_free(&sweep->turn_arenas[1], alloc);
     memset(sweep, 0, sizeof *sweep);
     sweep->ubatch = NONE;
 }

@@ -70,6 +70,8 @@ typedef struct cl_sweep {
     uint32_t n_angles; /* over all rotations: 2 * pairs each */
     uint32_t max_pieces, max_blocks; /* capacities */
     cl_arena arena;
+    cl_arena turn_arenas[2]; /* shifts and turns of this step and of the one before, in turns */
+    uint32_t current;        /* which of the two holds this step's */
 } cl_sweep;
 
 /* One sequence of a step as the sweep has to see it: what it holds, and what the step adds. */

@@ -388,7 +388,8 @@ static void print_figures(const run_parts *parts, const generate_result *result)
             " tokens, %.1f tokens/s | memory %.1f MiB, %" PRIu32 " of %" PRIu32 " cells used",
             result->n_known + result->n_read, result->n_known,
             rate((double)result->n_read, result->prompt_seconds), result->n_generated,
-            rate((double)result->n_generated, result->generate_seconds),
+            rate(result->n_generated > 1 ? (double)(result->n_generated - 1) : 0,
+                 result->generate_seconds), /* the first came with the prompt */
             (double)memory.sizes.total / (1024.0 * 1024.0), memory.n_used, memory.n_cells);
     if (result->n_shifts > 0) {
         fprintf(stderr, ", shifted %" PRIu32 " times", result->n_shifts);
@@ -456,8 +457,9 @@ static generate_options what_to_generate(const run_options *o, const run_parts *
 static int report_failure(const run_options *o, const cellar_error *error, bool is_about_model)
 {
     if (is_about_model) {
-        fprintf(stderr, "cellar run: %s: %s\n", o->model != NULL ? o->model : "the built-in model",
-                error->message);
+        cellar_error name; /* report() leaves only what a terminal may see */
+        report(&name, error->status, -1, "%s", o->model != NULL ? o->model : "the built-in model");
+        fprintf(stderr, "cellar run: %s: %s\n", name.message, error->message);
     } else {
         fprintf(stderr, "cellar run: %s\n", error->message);
     }
