@@ -112,8 +112,8 @@ GOLDEN_PROMPTS = ["Once upon a time", "One day, a little fox named Moss", "The k
                   "She said, \"Where is my red hat?\"",
                   "Old Tom gave Mia a silver whistle.\nThen", "Long  ago"]
 GOLDEN_TEXTS = ["", " ", "a", "Hello, world!", "  two  spaces ", "line\nbreak\n\n", "tab\there",
-                "caf\u00e9 \u00fc \u4e2d", "\U0001f600", "don't stop", "1234567890", "ZYGOTE", "a_b",
-                "\u2581x", "x\u2581 y"]
+                "caf\u00e9 \u00fc \u4e2d", "\U0001f600", "don't stop", "1234567890", "ZYGOTE",
+                "a_b", "\u2581x", "x\u2581 y"]
 
 
 def golden(model, tokenizer, path):

@@ -3,8 +3,8 @@
 
 Same commands, same torch build, same number of threads and same kind of processor: same weights.
 (Elsewhere sums are rounded in another order; the model is then as good, but not bit-equal.)
-What it reads depends on --seed alone: the stories from number seed * 1,000,000,000 + 1,000,000 on,
-each once. Numbers below 1,000,000 are held out for evaluate.py.
+What it reads depends on --seed and --split alone: the stories from number
+seed * 1,000,000,000 + 1,000,000 on. Numbers below 1,000,000 are held out for evaluate.py.
 
 Each training sequence is <s>, one story, </s>, cut at the context; a batch holds stories of about
 the same length, so that little of it is padding. Matrix products run in bfloat16, everything else
