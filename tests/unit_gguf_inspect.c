@@ -334,7 +334,7 @@ static void a_bad_file_fails_with_field_and_byte_on_standard_error(void **state)
     outcome result = RUN(path);
     assert_int_equal(result.code, 1);
     assert_string_equal(result.out, "");
-    contains(result.err, "cellar: inspect: ");
+    contains(result.err, "cellar inspect: ");
     contains(result.err, path);
     contains(result.err, "key 1: duplicate of a?[31m (byte 46)\n");
     forget(result);

@@ -76,12 +76,12 @@ int command_inspect(int argc, char **argv)
         return EXIT_CODE_OK;
     }
     if (result == OPTIONS_WRONG) {
-        fprintf(stderr, "cellar: inspect: %s\nSee 'cellar help inspect'.\n", error.message);
+        fprintf(stderr, "cellar inspect: %s\nSee 'cellar help inspect'.\n", error.message);
         return EXIT_CODE_USAGE;
     }
     gguf_file *file = NULL;
     if (gguf_open(request.path, &file, &error) != CELLAR_OK) {
-        fputs("cellar: inspect: ", stderr);
+        fputs("cellar inspect: ", stderr);
         (void)inspect_put_text(stderr, (gguf_string){request.path, strlen(request.path)}, 500);
         fprintf(stderr, ": %s\n", error.message);
         return EXIT_CODE_FAILED;
