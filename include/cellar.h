@@ -113,7 +113,10 @@ typedef enum cellar_status {
 #undef CELLAR_STATUS_ENUM
 } cellar_status;
 
-/* What went wrong. In the caller's memory, so that reporting a failure never allocates. */
+/*
+ * What went wrong. In the caller's memory, so that reporting a failure never allocates. A call that
+ * succeeds leaves it alone.
+ */
 typedef struct cellar_error {
     cellar_status status;
     int64_t at;        /* where: offset in a file, token of a batch, layer, position; -1: nowhere */
