@@ -1,15 +1,18 @@
 /*
  * cellar.h: the memory of a language model, as a library.
  *
- * Cellar keeps what a transformer has read (the K and V rows of every layer) so that nothing is
- * read twice. An inference engine hands it the keys, values and queries of a micro-batch; Cellar
- * stores them, attends, and afterwards forks, rewinds, shifts and shares what was read by editing
- * a few numbers, not by moving rows.
+ * Cellar keeps what a model has read (the K and V rows of its attention layers, the states of its
+ * recurrent ones) so that nothing is read twice. An inference engine hands it the keys, values and
+ * queries of a micro-batch; Cellar stores them, attends, and afterwards forks, rewinds, shifts and
+ * shares what was read by editing a few numbers, not by moving rows.
  *
- * THE IDEAS, in ten lines
- *   memory     everything one loaded model remembers: the rows of all its layers, one pool of cells.
- *   cell       room for one token: its K and V rows in every layer. Written once, then only counted:
- *              it is never changed while any sequence holds it, so sharing needs no copy.
+ * THE IDEAS, in a few lines
+ *   memory     everything one loaded model remembers. Layers that remember alike form a group: full
+ *              attention, a sliding window, recurrent states. Every operation goes to all groups or
+ *              to none.
+ *   cell       room for one token: its K and V rows in every layer of a group (or, in the recurrent
+ *              group, the states after it). Written once, then only counted: it is never changed
+ *              while any sequence holds it, so sharing needs no copy.
  *   sequence   one conversation, named by any number >= 0 that the caller likes. Inside it is a
  *              sorted list of runs: "these consecutive cells stand at these consecutive positions".
  *   shift      a run may stand elsewhere than where its keys were rotated. The difference is applied
@@ -17,8 +20,10 @@
  *              and another sequence that shares the cells notices nothing.
  *   step       a transaction: begin (all cells reserved, or none), store and attend micro-batch by
  *              micro-batch, commit or abort. Nothing else sees a change before the commit.
+ *   checkpoint a place to which a sequence can return although a window has passed on or a state was
+ *              overwritten: it holds the cells that this needs, and nothing is copied.
  *
- * A WHOLE PROGRAM (one layer; `tests/header.c` compiles and runs it)
+ * THE CALLS OF A WHOLE PROGRAM (one layer; `tests/header.c` compiles and runs them)
  *
  *     cellar_layer layer = cellar_layer_init();
  *     layer.n_heads = 4; layer.n_kv_heads = 2; layer.k_size = layer.v_size = 64;
@@ -45,8 +50,8 @@
  *              wrong, aborts the process (a pointer to memory that is not yours excepted).
  *   Ranges     [p0, p1) of positions. p0 < 0 means 0; p1 < 0 means "to the end"; p0 == p1 is empty and
  *              legal; p0 > p1 >= 0 is CELLAR_INVALID.
- *   Sequences  Any cellar_seq >= 0. A sequence exists while it holds cells; there is no limit on
- *              their number and nothing to create or close.
+ *   Sequences  Any cellar_seq >= 0. A sequence exists while it holds something; there is no limit
+ *              on their number and nothing to create or close.
  *   Units      Sizes of heads in elements, of memory in bytes, positions in tokens.
  *   Threads    One thread at a time uses a memory; different memories are independent. Calls that take
  *              a `const cellar_memory *` only read, and may run side by side while nothing else does.
@@ -60,6 +65,9 @@
  *     was shifted into the gap, positions between min and max are missing; that is legal.
  *   - Shifting is exact for the positions of keys. It cannot change what deeper layers read into a
  *     token while the removed tokens were still there; no cache can.
+ *   - A window group gives up cells that no query can see any more, the oldest first, when it needs
+ *     room. A sequence can therefore not be rewound to everywhere: rewind_min says how far without
+ *     reading again, cellar_rewind goes as far as is possible and says where to go on.
  */
 #ifndef CELLAR_H
 #define CELLAR_H
@@ -113,12 +121,43 @@ typedef enum cellar_status {
 #undef CELLAR_STATUS_ENUM
 } cellar_status;
 
+/* Why, finer than the status: for programs that have to decide what to do. Name, value, text. */
+#define CELLAR_REASONS(X)                                                                          \
+    X(CELLAR_REASON_NONE, 0, "")                                                                   \
+    X(CELLAR_REASON_ARGUMENT, 1, "an argument breaks a rule")                                      \
+    X(CELLAR_REASON_NO_CELLS, 2, "not enough free cells")                                          \
+    X(CELLAR_REASON_NO_STATES, 3, "not enough free recurrent states")                              \
+    X(CELLAR_REASON_SCATTERED, 4, "enough free cells, but not in one stretch")                     \
+    X(CELLAR_REASON_STEP_OPEN, 5, "a step is open")                                                \
+    X(CELLAR_REASON_MOVES_PENDING, 6, "row moves wait for the engine to apply them")               \
+    X(CELLAR_REASON_WINDOW_PASSED, 7, "a sliding window has given up what this needs")             \
+    X(CELLAR_REASON_NO_STATE, 8, "no recurrent state is kept at that position")                    \
+    X(CELLAR_REASON_STATE_IS_WHOLE, 9, "a recurrent state cannot forget or move a part")           \
+    X(CELLAR_REASON_POSITION_GONE, 10, "the position before is not held")                          \
+    X(CELLAR_REASON_POSITION_HELD, 11, "the position is held already")                             \
+    X(CELLAR_REASON_POSITION_RANGE, 12, "a position leaves the range of positions")                \
+    X(CELLAR_REASON_POSITION_ORDER, 13, "not the next position of its sequence")                   \
+    X(CELLAR_REASON_DIVERGED, 14, "the sequences do not hold the same cells")                      \
+    X(CELLAR_REASON_POOLS, 15, "the sequences live in different pools")                            \
+    X(CELLAR_REASON_SHIFTED, 16, "a shift is left that an export cannot express")                  \
+    X(CELLAR_REASON_BUDGET, 17, "the byte budget is used up")                                      \
+    X(CELLAR_REASON_ALLOCATOR, 18, "the allocator has no more memory")                             \
+    X(CELLAR_REASON_STORE, 19, "a store of the caller failed")                                     \
+    X(CELLAR_REASON_INVARIANT, 20, "an invariant does not hold")
+
+typedef enum cellar_reason {
+#define CELLAR_REASON_ENUM(name, value, text) name = value,
+    CELLAR_REASONS(CELLAR_REASON_ENUM)
+#undef CELLAR_REASON_ENUM
+} cellar_reason;
+
 /*
  * What went wrong. In the caller's memory, so that reporting a failure never allocates. A call that
  * succeeds leaves it alone.
  */
 typedef struct cellar_error {
     cellar_status status;
+    cellar_reason reason;
     int64_t at;        /* where: offset in a file, token of a batch, layer, position; -1: nowhere */
     char message[232]; /* what, where, what to do; ends with NUL, one line, no full stop needed */
 } cellar_error;
@@ -126,17 +165,40 @@ typedef struct cellar_error {
 /* The text of a status ("not enough free cells"), or "unknown status". Static; never freed. */
 CELLAR_API const char *cellar_status_text(cellar_status status);
 
+/* The text of a reason, or "unknown reason". Static; never freed. */
+CELLAR_API const char *cellar_reason_text(cellar_reason reason);
+
 /* ---- basic types ----------------------------------------------------------------------------- */
 
 typedef int32_t cellar_pos;   /* a position in a sequence, >= 0; -1: none */
 typedef int32_t cellar_seq;   /* a sequence's name, any number >= 0 */
 typedef int32_t cellar_token; /* a token id; kept with its cell, never interpreted; -1: unknown */
 
-/* How the numbers of a stored row are written. */
+/*
+ * How the numbers of a stored row are written; the values are those of GGUF. The quantised types
+ * work on blocks of 32 numbers, so heads must have a multiple of 32 elements; their layouts are in
+ * docs/kernels.md. Rounding is to nearest.
+ */
 typedef enum cellar_type {
-    CELLAR_F32 = 0, /* 4 bytes each */
-    CELLAR_F16 = 1, /* IEEE 754 binary16, 2 bytes each, rounded to nearest even */
+    CELLAR_F32 = 0,     /* 4 bytes each */
+    CELLAR_F16 = 1,     /* IEEE 754 binary16, 2 bytes each, ties to even */
+    CELLAR_Q4_0 = 2,    /* 4 bits and a scale: 18 bytes a block */
+    CELLAR_Q4_1 = 3,    /* 4 bits, a scale and an offset: 20 bytes a block */
+    CELLAR_Q5_0 = 6,    /* 5 bits and a scale: 22 bytes a block */
+    CELLAR_Q5_1 = 7,    /* 5 bits, a scale and an offset: 24 bytes a block */
+    CELLAR_Q8_0 = 8,    /* 8 bits and a scale: 34 bytes a block */
+    CELLAR_IQ4_NL = 20, /* 4 bits that choose from 16 unevenly spaced levels: 18 bytes a block */
+    CELLAR_BF16 = 30,   /* the upper half of a binary32, 2 bytes each, ties to even */
 } cellar_type;
+
+/* The name of a row type as the program spells it ("q8_0"); NULL: not a row type. Static. */
+CELLAR_API const char *cellar_type_name(cellar_type type);
+
+/* Numbers in a block of the type (1 or 32); 0: not a row type. */
+CELLAR_API uint32_t cellar_type_block(cellar_type type);
+
+/* Bytes of n numbers, a multiple of the type's block; 0 if it is not, or does not fit. */
+CELLAR_API size_t cellar_type_bytes(cellar_type type, size_t n);
 
 /* ---- configuration --------------------------------------------------------------------------- */
 
@@ -169,6 +231,7 @@ typedef enum cellar_rope_kind {
     CELLAR_ROPE_NONE = 0,   /* keys are stored as they come; a shift only moves positions */
     CELLAR_ROPE_NORMAL = 1, /* element 2i is rotated with 2i+1 */
     CELLAR_ROPE_NEOX = 2,   /* element i is rotated with i + n_rot/2 */
+    CELLAR_ROPE_MROPE = 3,  /* as NEOX, but pairs turn by one of three coordinates: `sections` */
 } cellar_rope_kind;
 
 /*
@@ -189,13 +252,74 @@ typedef struct cellar_rope {
     double yarn_attn;     /* 1e-9..1000; default 1 */
     double yarn_beta_fast, yarn_beta_slow; /* default 32 and 1; used with yarn_ext > 0 */
     uint32_t yarn_context; /* context the model was trained with; > 0 when yarn_ext > 0 */
+    uint32_t first;        /* where the rotating elements begin in a head; default 0 */
+    /*
+     * CELLAR_ROPE_MROPE (Qwen2-VL: Wang et al., arXiv:2409.12191, section 2.1): the first
+     * sections[0] pairs turn by the position, the next sections[1] by y, the next sections[2] by x,
+     * the last sections[3] not at all. Their sum is n_rot/2.
+     */
+    uint32_t sections[4];
 } cellar_rope;
 
 typedef enum cellar_layer_kind {
-    CELLAR_LAYER_ATTENTION = 0, /* every token sees the whole sequence before it */
+    CELLAR_LAYER_ATTENTION = 0, /* a K and a V row for each token */
+    CELLAR_LAYER_RECURRENT = 1, /* a state of fixed size, replaced by each token */
+    CELLAR_LAYER_NONE = 2,      /* remembers nothing */
 } cellar_layer_kind;
 
-/* What one layer of the model remembers and how it attends. Layers may differ from each other. */
+/*
+ * Which keys a query at position q sees beside what causality allows. Layers with the same window
+ * form a group. `size` is called W.
+ */
+typedef enum cellar_window_kind {
+    CELLAR_WINDOW_NONE = 0,      /* all */
+    CELLAR_WINDOW_STANDARD = 1,  /* those at p > q - W: the last W, its own included */
+    CELLAR_WINDOW_CHUNKED = 2,   /* those at p >= floor(q / W) * W: of its own chunk */
+    CELLAR_WINDOW_SYMMETRIC = 3, /* those with |q - p| <= W / 2 (rounded down) */
+} cellar_window_kind;
+
+typedef struct cellar_window {
+    cellar_window_kind kind;
+    uint32_t size;    /* W: 1..2^30 unless kind is NONE */
+    uint32_t n_sinks; /* keys at positions below this are seen, and kept, always; default 0 */
+} cellar_window;
+
+/*
+ * A learned bias for the distance between key and query (T5: Raffel et al., arXiv:1910.10683). The
+ * distance r = k - q falls into a bucket: with is_bidirectional the upper half of the buckets is
+ * for r > 0 and both halves hold |r|, else all hold max(-r, 0). The first half of a half holds one
+ * distance each, the rest grows logarithmically up to max_distance.
+ */
+typedef struct cellar_buckets {
+    uint32_t n;            /* buckets, even, at most 4096; 0: no such bias */
+    uint32_t max_distance; /* > n / 2 */
+    bool is_bidirectional;
+    const float *bias; /* [n][n_heads], added to the scores; copied */
+} cellar_buckets;
+
+/*
+ * Where the rows of a layer live, when the caller wants to say: a device's memory, huge pages, a
+ * mapped file. Buffers are asked for when the memory is created or grows. With `address` not NULL
+ * and returning a pointer, rows are read and written there and the other calls are not used for
+ * that buffer; otherwise everything goes through them. Offsets and sizes are in bytes. false:
+ * failed; the operation then ends with CELLAR_IO. read may run on several workers at once.
+ */
+typedef struct cellar_row_store {
+    void *(*allocate)(void *context, size_t size); /* a buffer, or NULL; contents undefined */
+    void (*release)(void *context, void *buffer, size_t size);
+    void *(*address)(void *context, void *buffer); /* aligned to 64; may be NULL */
+    bool (*read)(void *context, void *buffer, size_t offset, void *to, size_t size);
+    bool (*write)(void *context, void *buffer, size_t offset, const void *from, size_t size);
+    bool (*copy)(void *context, void *to, size_t to_offset, void *from, size_t from_offset,
+                 size_t size);
+    bool (*clear)(void *context, void *buffer, size_t offset, size_t size); /* to zeros */
+    void *context;
+} cellar_row_store;
+
+/*
+ * What one layer of the model remembers and how it attends. Layers may differ from each other in
+ * everything. The fields up to `rope` are all that a plain transformer needs.
+ */
 typedef struct cellar_layer {
     size_t struct_size; /* set by cellar_layer_init */
     cellar_layer_kind kind;
@@ -207,6 +331,40 @@ typedef struct cellar_layer {
     float scale;                /* of <q, k> before the softmax; 0: 1/sqrt(k_size) */
     bool is_causal; /* default true; false: every token sees its whole micro-batch and all before */
     cellar_rope rope;
+    cellar_window window;
+
+    /*
+     * The layer whose rows this one reads, -1 (default): its own. It must store rows of its own, of
+     * the same shape, rope and window; this layer then stores nothing.
+     */
+    int32_t reads_layer;
+    /*
+     * V is the first v_size elements of the K row (multi-head latent attention); no V is stored and
+     * cellar_store takes NULL for it. Rotating elements must lie behind v_size.
+     */
+    bool v_in_k;
+    /*
+     * Turn rows by an orthonormal Hadamard matrix before they are stored (each stretch of the
+     * largest power of two that divides the head), which spreads outliers and makes quantising
+     * kinder. Queries are turned alike, results back. rotate_k and v_in_k exclude each other.
+     */
+    bool rotate_k, rotate_v;
+
+    float softcap;        /* > 0: a score s becomes softcap * tanh(s / softcap); default 0 */
+    float alibi_max_bias; /* > 0: ALiBi (Press et al., arXiv:2108.12409); 8 in the paper */
+    const float *sinks;   /* [n_heads] a logit that only enlarges the denominator; NULL; copied */
+    cellar_buckets buckets;
+
+    /* CELLAR_LAYER_RECURRENT: the state is n_states tensors of state_sizes[i] f32 each. */
+    uint32_t n_states;           /* 1..64 */
+    const uint32_t *state_sizes; /* [n_states], each 1..2^28; copied */
+
+    /*
+     * The caller keeps the rows (or states) in tensors of its own and uses the exports; the library
+     * only does the bookkeeping. All layers of a group, or none.
+     */
+    bool is_external;
+    const cellar_row_store *store; /* NULL: the allocator's memory; copied; attention layers only */
 } cellar_layer;
 
 /* Instruction sets that cpu_mask can allow. What the processor lacks is never used. */
@@ -214,15 +372,59 @@ typedef struct cellar_layer {
 #define CELLAR_CPU_AVX2 1u /* AVX2 + FMA + F16C */
 #define CELLAR_CPU_ALL 0xffffffffu
 
+/* How a batch is cut into micro-batches. */
+typedef enum cellar_split {
+    CELLAR_SPLIT_AUTO = 0,        /* EQUAL with recurrent layers or several pools, else SIMPLE */
+    CELLAR_SPLIT_SIMPLE = 1,      /* in order, n_ubatch at a time */
+    CELLAR_SPLIT_EQUAL = 2,       /* the same number of tokens from each sequence that takes part */
+    CELLAR_SPLIT_BY_SEQUENCE = 3, /* tokens of one sequence only */
+} cellar_split;
+
 typedef struct cellar_config {
     size_t struct_size;         /* set by cellar_config_init */
     uint32_t n_layers;          /* >= 1 */
     const cellar_layer *layers; /* [n_layers], each from cellar_layer_init; copied */
-    uint32_t n_cells;           /* tokens the memory can hold, 1..2^30 */
+    uint32_t n_cells;           /* tokens the memory can hold, over all pools, 1..2^30 */
     uint32_t n_ubatch;          /* most tokens computed at once, 1..65536; default 512 */
     cellar_allocator allocator; /* all NULL: malloc and free */
     cellar_workers workers;
     uint32_t cpu_mask; /* default CELLAR_CPU_ALL */
+    cellar_split split;
+
+    /*
+     * Pools ("streams"): each has cells of its own that nobody else can use. A sequence lives in one
+     * pool, which follows from its name. Default: one.
+     */
+    uint32_t n_pools;           /* 1..65536 */
+    const uint32_t *pool_cells; /* [n_pools], their sum is n_cells; NULL: equal shares; copied */
+    uint32_t (*pool_of)(void *context, cellar_seq seq); /* < n_pools; NULL: seq % n_pools */
+    void *pool_context;
+
+    /*
+     * Room of groups that do not keep everything. A window group gets, in each pool, n_sequences /
+     * n_pools (rounded up) times (W + n_sinks), plus n_ubatch cells, but never more than n_cells;
+     * or just as many cells as full attention when is_window_full. The recurrent group gets for each
+     * of n_sequences two times one state and those of rollback_bytes.
+     */
+    uint32_t n_sequences; /* that grow side by side, 1..2^20; default 1 */
+    bool is_window_full;
+    uint64_t
+        rollback_bytes; /* a sequence: its last states stay, as many as fit in this; default 0 */
+
+    /* Checkpoints: see cellar_checkpoint. They take part of the room of window and recurrent groups. */
+    uint64_t checkpoint_bytes; /* room for them on top; default 0 */
+    uint32_t
+        checkpoint_interval; /* make one every so many positions; 0 (default): only when told */
+
+    uint64_t budget_bytes; /* nothing is allocated beyond this; 0 (default): no limit */
+    /*
+     * A sequence whose runs have more different shifts than this has their keys rotated again when
+     * a step begins (as cellar_settle does; as far as there is room). 0: never; default 256.
+     */
+    uint32_t max_shifts;
+    bool is_contiguous; /* a micro-batch's tokens of one sequence must lie in one stretch */
+    float
+        compaction_threshold; /* 0..1: cellar_statistics.wants_compaction from there on; 0: never */
 } cellar_config;
 
 /* A layer with every default; fill in n_heads, n_kv_heads, k_size, v_size and rope. */
@@ -238,6 +440,7 @@ static inline cellar_layer cellar_layer_init(void)
     layer.rope.yarn_attn = 1.0;
     layer.rope.yarn_beta_fast = 32.0;
     layer.rope.yarn_beta_slow = 1.0;
+    layer.reads_layer = -1;
     return layer;
 }
 
@@ -249,6 +452,9 @@ static inline cellar_config cellar_config_init(void)
     config.struct_size = sizeof config;
     config.n_ubatch = 512;
     config.cpu_mask = CELLAR_CPU_ALL;
+    config.n_pools = 1;
+    config.n_sequences = 1;
+    config.max_shifts = 256;
     return config;
 }
 
@@ -261,10 +467,11 @@ typedef enum cellar_bytes_kind {
     CELLAR_BYTES_OBJECT = 0,  /* the memory itself, layer descriptions, rotation frequencies */
     CELLAR_BYTES_CELLS = 1,   /* counts, positions and tokens of cells; the free map */
     CELLAR_BYTES_ROWS = 2,    /* the K and V rows */
-    CELLAR_BYTES_SCRATCH = 3, /* room that attention computes in */
-    CELLAR_BYTES_RUNS = 4,    /* sequences and their runs: grows with what is remembered */
-    CELLAR_BYTES_STEP = 5,    /* the plan of a step: grows to the largest batch seen */
-    CELLAR_BYTES_KINDS = 6
+    CELLAR_BYTES_STATES = 3,  /* the states of recurrent layers */
+    CELLAR_BYTES_SCRATCH = 4, /* room that attention computes in */
+    CELLAR_BYTES_RUNS = 5,    /* sequences and their runs: grows with what is remembered */
+    CELLAR_BYTES_STEP = 6,    /* the plan of a step: grows to the largest batch seen */
+    CELLAR_BYTES_KINDS = 7
 } cellar_bytes_kind;
 
 /* Bytes by kind; `total` is their sum. */
@@ -274,16 +481,40 @@ typedef struct cellar_sizes {
 } cellar_sizes;
 
 /*
- * The exact bytes that cellar_create would ask of the allocator, without asking for any. Runs and
- * steps are 0 at first and grow with use (16 bytes a run; see cellar_stats). CELLAR_INVALID: what
- * is wrong with the configuration, also when its size does not fit in 64 bits.
+ * The exact bytes that cellar_create would ask of the allocator (and of the layers' own stores),
+ * without asking for any. Runs and steps are 0 at first and grow with use (16 bytes a run; see
+ * cellar_stats). CELLAR_INVALID: what is wrong with the configuration, also when its size does not
+ * fit in 64 bits.
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_measure(const cellar_config *config,
                                                         cellar_sizes *sizes, cellar_error *error);
 
+/* One item of the breakdown of a memory's bytes. */
+typedef struct cellar_bytes {
+    cellar_bytes_kind kind;
+    int32_t group;    /* -1: of no group */
+    int32_t layer;    /* -1: of no single layer */
+    const char *what; /* "K", "V", "state", "cells", ...; static */
+    cellar_type type; /* of rows */
+    bool is_callers;  /* in a store of the caller */
+    uint64_t bytes;
+} cellar_bytes;
+
+/* Return false to stop. */
+typedef bool (*cellar_bytes_visitor)(void *context, const cellar_bytes *bytes);
+
+/*
+ * What cellar_measure adds up, item by item: object, scratch, and for each group its cells and the
+ * rows or states of each of its layers. CELLAR_INVALID.
+ */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_visit_plan(const cellar_config *config,
+                                                           cellar_bytes_visitor visitor,
+                                                           void *context, cellar_error *error);
+
 /*
  * Make a memory with all cells free. On success *memory is the caller's, to be given to
- * cellar_destroy; on failure it is NULL and nothing is held. CELLAR_INVALID, CELLAR_NO_MEMORY.
+ * cellar_destroy; on failure it is NULL and nothing is held. CELLAR_INVALID, also when the plan
+ * exceeds budget_bytes; CELLAR_NO_MEMORY.
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_create(const cellar_config *config,
                                                        cellar_memory **memory, cellar_error *error);
@@ -294,7 +525,22 @@ CELLAR_API void cellar_destroy(cellar_memory *memory);
 /* The instruction set the kernels use: "scalar" or "avx2". Static; never freed. */
 CELLAR_API const char *cellar_cpu(const cellar_memory *memory);
 
+/*
+ * Give a pool more or fewer cells. Growing asks for the memory of the new cells only and moves
+ * nothing. Shrinking moves rows out of the cells that go, which needs as many free ones. Window
+ * groups follow by the rule of cellar_config. CELLAR_FULL: too much is held; error->at is how many
+ * cells are. CELLAR_NO_MEMORY, also when the budget forbids it; CELLAR_INVALID, CELLAR_BUSY,
+ * CELLAR_IO.
+ */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_resize(cellar_memory *memory, uint32_t pool,
+                                                       uint32_t n_cells, cellar_error *error);
+
 /* ---- a step: begin, store, attend, commit ---------------------------------------------------- */
+
+/* Where a token stands in an image, beside its position; text has y = x = position. */
+typedef struct cellar_point {
+    cellar_pos y, x; /* at most 32767 away from the token's position */
+} cellar_point;
 
 /*
  * Tokens to be read. Token i stands in the sequences
@@ -304,9 +550,11 @@ CELLAR_API const char *cellar_cpu(const cellar_memory *memory);
  * at position positions[i], or, when positions is NULL, at the next position of its sequences.
  *
  * The first position of a sequence in a batch must be its next position (any position >= 0 if it is
- * empty), and positions of one sequence rise by one from token to token. A token in several
- * sequences needs all of them to hold the same cells at the same positions so far, because it is
- * computed once and can only have read one past.
+ * empty), and positions of one sequence rise by one from token to token. In a memory with M-RoPE
+ * layers positions may leave gaps, and with `points` given tokens may share a position with the one
+ * before them (of tokens at one position, each sees those that are not behind it in reading order).
+ * A token in several sequences needs all of them to hold the same cells at the same positions so
+ * far, because it is computed once and can only have read one past.
  */
 typedef struct cellar_batch {
     size_t struct_size;          /* set by cellar_batch_init */
@@ -315,6 +563,9 @@ typedef struct cellar_batch {
     const cellar_pos *positions; /* [n_tokens] or NULL */
     const uint32_t *seq_begin;   /* [n_tokens + 1] from 0, rising by >= 1 each; or NULL */
     const cellar_seq *seqs;      /* no sequence twice for one token; or NULL */
+    const cellar_point *points;  /* [n_tokens] or NULL: text; needs M-RoPE layers */
+    const bool
+        *checkpoints; /* [n_tokens] or NULL: make a checkpoint after this token, if possible */
 } cellar_batch;
 
 /* An empty batch; fill in n_tokens and what is known. */
@@ -326,19 +577,32 @@ static inline cellar_batch cellar_batch_init(void)
     return batch;
 }
 
+/* Consecutive tokens of a micro-batch that stand in the same sequences. */
+typedef struct cellar_segment {
+    cellar_seq seq;           /* the first of them */
+    uint32_t first, n_tokens; /* tokens first..first+n_tokens-1 of the micro-batch */
+} cellar_segment;
+
 /* A piece of the batch that is computed at once. Its arrays are valid until the step ends. */
 typedef struct cellar_ubatch {
     uint32_t n_tokens;           /* 1..n_ubatch */
-    const uint32_t *indices;     /* [n_tokens] which tokens of the batch, in order */
+    const uint32_t *indices;     /* [n_tokens] which tokens of the batch, in the order of k, v, q */
     const cellar_pos *positions; /* [n_tokens] where they stand */
+    uint32_t n_segments;         /* with EQUAL and BY_SEQUENCE splits: one for each sequence set */
+    const cellar_segment *segments;
 } cellar_ubatch;
 
 /*
  * Open a step: split the batch into micro-batches and reserve a cell for each token, for all of
- * them or for none. CELLAR_FULL: the message and error->at say how many cells were missing.
- * (A batch of more tokens than there are cells is refused so before its tokens are looked at.)
- * CELLAR_INVALID: error->at is the token that breaks a rule. CELLAR_BUSY: a step is open already.
+ * them or for none. CELLAR_FULL: the message and error->at say how many cells (or states) were
+ * missing. (A batch of more tokens than there are cells is refused so before its tokens are looked
+ * at.) CELLAR_INVALID: error->at is the token that breaks a rule. CELLAR_REPLAY: a group no longer
+ * has what the next token of a sequence must see; error->at is the position from which it must be
+ * read again (see cellar_rewind). CELLAR_BUSY: a step is open already, or moves are pending.
  * CELLAR_NO_MEMORY.
+ * A window group without enough free cells gives up cells that no query can see any more, the
+ * oldest first, and checkpoints after those. It needs room for what the next token of each sequence
+ * sees and for one micro-batch, since an abort must be able to restore the former.
  * Cost: the batch, plus the runs of its sequences, plus a scan of the free map (a bit a cell) when
  * a sequence cannot simply continue where it ended.
  */
@@ -356,9 +620,10 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_get_ubatch(const cellar_memory *
 
 /*
  * Store the keys and values of a micro-batch for one layer: k [n_tokens][n_kv_heads][k_size] and
- * v [n_tokens][n_kv_heads][v_size], k not yet rotated. Layers may come in any order; the
- * micro-batches of one layer come in theirs, each once. The reserved cells are not part of any
- * sequence before the commit. CELLAR_INVALID.
+ * v [n_tokens][n_kv_heads][v_size] (NULL with v_in_k), k not yet rotated. Layers may come in any
+ * order; the micro-batches of one layer come in theirs, each once; all layers of a group before its
+ * next micro-batch if that reuses cells (a window group that is smaller than the batch).
+ * The reserved cells are not part of any sequence before the commit. CELLAR_INVALID, CELLAR_IO.
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_store(cellar_memory *memory, uint32_t ubatch,
                                                       uint32_t layer, const float *k,
@@ -368,24 +633,60 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_store(cellar_memory *memory, uin
  * Attend: q [n_tokens][n_heads][k_size], not rotated, gives out [n_tokens][n_heads][v_size]; each
  * token sees the committed cells of its sequence and the tokens of this step up to and in this
  * micro-batch, of those (causal layers) the ones at its own position and before. cellar_store must
- * have been called for the micro-batch and layer. q and out must not overlap. Nothing is allocated.
- * The result depends on the rows, their positions and the query alone: not on where cells lie, who
- * shares them, how the batch was split or how many workers there are. CELLAR_INVALID.
+ * have been called for the micro-batch and layer (or for the layer whose rows it reads). A window
+ * hides keys as cellar_window_kind says. A query that sees nothing gives zeros. q and out must not
+ * overlap. Nothing is allocated. The result depends on the rows, their positions and the query alone: not on where cells lie, who
+ * shares them, how the batch was split or how many workers there are. CELLAR_INVALID, CELLAR_IO.
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_attend(cellar_memory *memory, uint32_t ubatch,
                                                        uint32_t layer, const float *q, float *out,
                                                        cellar_error *error);
 
+#define CELLAR_NO_STATE UINT32_MAX
+
+/* The recurrent states of one segment of a micro-batch. Arrays are valid until the step ends. */
+typedef struct cellar_states {
+    uint32_t source;         /* the state to start from; CELLAR_NO_STATE: zeros */
+    uint32_t n_targets;      /* >= 1 */
+    const uint32_t *targets; /* [n_targets] states to be written */
+    const uint32_t *after;   /* [n_targets] after how many tokens of the segment; the last: all */
+} cellar_states;
+
+/*
+ * Which states a segment reads and writes. The target of one micro-batch is the source of the next,
+ * and may be the same state (computed in place). CELLAR_INVALID, also when no layer is recurrent.
+ */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_get_states(const cellar_memory *memory,
+                                                           uint32_t ubatch, uint32_t segment,
+                                                           cellar_states *out, cellar_error *error);
+
+/*
+ * One tensor of a layer's part of a state: state_sizes[tensor] floats, aligned to 64 bytes. Only
+ * targets of the open step may be written. NULL: no such state, layer or tensor, or kept by the
+ * engine. Valid until the memory is resized or destroyed.
+ */
+CELLAR_API float *cellar_state_data(const cellar_memory *memory, uint32_t state, uint32_t layer,
+                                    uint32_t tensor);
+
+/*
+ * Say that the caller has written a layer's part of a micro-batch itself: the states of a recurrent
+ * layer, or the rows of an external one. In the order in which cellar_store would be called.
+ * CELLAR_INVALID.
+ */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_confirm(cellar_memory *memory, uint32_t ubatch,
+                                                        uint32_t layer, cellar_error *error);
+
 /*
  * End the step: its tokens become part of their sequences. CELLAR_INVALID: no step is open, or a
- * layer was not stored for every micro-batch; the step then stays open, to be completed or aborted.
- * Cannot fail otherwise.
+ * layer was not stored (or confirmed) for every micro-batch; the step then stays open, to be
+ * completed or aborted. Cannot fail otherwise.
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_commit(cellar_memory *memory, cellar_error *error);
 
 /*
- * End the step as if it had never begun: all bookkeeping is as before it. No step open: no
- * effect.
+ * End the step as if it had never begun: all bookkeeping is as before it. One exception: cells
+ * behind a sliding window that the step has written over are gone (rewind_min rises); what the next
+ * token sees is never among them. No step open: no effect.
  */
 CELLAR_API void cellar_abort(cellar_memory *memory);
 
@@ -393,8 +694,11 @@ CELLAR_API void cellar_abort(cellar_memory *memory);
 
 /*
  * Forget [p0, p1) of a sequence. Cells that nobody else holds become free. Removing what is not
- * there is no error. Cost: the runs touched, and a counter for each cell touched. CELLAR_INVALID,
- * CELLAR_BUSY, CELLAR_NO_MEMORY (splitting a run can need room for one more).
+ * there is no error, and removing a whole sequence never fails. CELLAR_REFUSED: a recurrent state
+ * would have to forget what it cannot: only an end may go, and only back to a position whose state
+ * is kept (rollback_bytes, checkpoints); error->at is the largest such position <= p0, or 0.
+ * Cost: the runs touched, and a counter for each cell touched. CELLAR_INVALID, CELLAR_BUSY,
+ * CELLAR_NO_MEMORY (splitting a run can need room for one more).
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_remove(cellar_memory *memory, cellar_seq seq,
                                                        cellar_pos p0, cellar_pos p1,
@@ -403,8 +707,12 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_remove(cellar_memory *memory, ce
 /*
  * Make [p0, p1) of `to` hold exactly what [p0, p1) of `from` holds: what `to` had there is
  * forgotten, then the cells are shared; no row is copied. Repeating it changes nothing; from == to
- * is no change. Positions outside the range stay. With p0 = 0 and p1 = -1 it is a fork. Cost: the
- * runs touched, and a counter for each cell. CELLAR_INVALID, CELLAR_BUSY, CELLAR_NO_MEMORY.
+ * is no change. Positions outside the range stay. With p0 = 0 and p1 = -1 it is a fork.
+ * Between pools the rows are copied, before the call returns; CELLAR_FULL if the other pool has no
+ * room. CELLAR_REFUSED: a recurrent group can only copy a beginning, to a sequence without anything
+ * behind it, up to the end or to a position whose state is kept (error->at: the largest such
+ * position <= p1, or 0). Cost: the runs touched, and a counter for each cell. CELLAR_INVALID,
+ * CELLAR_BUSY, CELLAR_NO_MEMORY, CELLAR_IO.
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_copy(cellar_memory *memory, cellar_seq from,
                                                      cellar_seq to, cellar_pos p0, cellar_pos p1,
@@ -419,6 +727,7 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_keep(cellar_memory *memory, cell
  * forgotten (by this sequence only). No row is touched and no other sequence changes.
  * CELLAR_INVALID: a position would exceed INT32_MAX - 1. CELLAR_REFUSED: the range would land on
  * positions that the sequence holds already; error->at is the first of them; remove those before.
+ * It is also refused when it would have to move a part of what a recurrent state has read.
  * Also CELLAR_BUSY, CELLAR_NO_MEMORY. Cost: the runs touched; all runs of the sequence when the
  * range moves past others.
  */
@@ -439,14 +748,91 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_shift_context(cellar_memory *mem
                                                               cellar_error *error);
 
 /*
+ * Divide the positions in [p0, p1) by `divisor` (>= 1), rounding down, so that several tokens come
+ * to share one ("self-extend": Jin et al., arXiv:2401.01325). Keys are met as if they had been
+ * rotated for their new positions. CELLAR_REFUSED as cellar_shift. Cost: a run for each token of
+ * the range until their rows are rotated again (cellar_config.max_shifts, cellar_settle).
+ */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_divide(cellar_memory *memory, cellar_seq seq,
+                                                       cellar_pos p0, cellar_pos p1,
+                                                       cellar_pos divisor, cellar_error *error);
+
+/*
+ * Rotate the keys of a sequence where they lie, so that no shift is left: in place if nobody else
+ * holds a cell, else into free ones. Never needed for correct results; it makes a sequence of many
+ * different shifts cheap to attend to again, and engines with tensors of their own need it after a
+ * shift (their part is in the list of moves). Rounds each key once more. CELLAR_FULL: nothing was
+ * changed. CELLAR_INVALID, CELLAR_BUSY, CELLAR_NO_MEMORY, CELLAR_IO.
+ */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_settle(cellar_memory *memory, cellar_seq seq,
+                                                       cellar_error *error);
+
+/*
  * Forget everything. Rows are not overwritten, but never read again. CELLAR_INVALID, CELLAR_BUSY.
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_clear(cellar_memory *memory, cellar_error *error);
 
+/* ---- checkpoints ----------------------------------------------------------------------------- */
+
+/*
+ * Attention that sees everything can be rewound to any position for nothing. A window that has
+ * passed on and a recurrent state cannot; for them a checkpoint keeps what going on from its
+ * position needs: the cells of the window, the state. Nothing is copied: cells are counted once
+ * more, so checkpoints near each other share theirs, and forks share their checkpoints. A memory
+ * without such groups needs none, and these calls do nothing there.
+ *
+ * When room runs out, the checkpoint goes whose loss widens the gap between its neighbours least in
+ * proportion to its distance from the end: dense near the end, thinning out behind.
+ */
+
+/*
+ * Make a checkpoint at the end of a sequence. CELLAR_FULL: there is no room, even after thinning.
+ * CELLAR_REPLAY: the sequence cannot continue from its end itself. CELLAR_INVALID, CELLAR_BUSY,
+ * CELLAR_NO_MEMORY. An empty sequence: no effect.
+ */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_checkpoint(cellar_memory *memory, cellar_seq seq,
+                                                           cellar_error *error);
+
+/* Forget the checkpoints of a sequence at positions in [p0, p1). CELLAR_INVALID, CELLAR_BUSY. */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_drop_checkpoints(cellar_memory *memory,
+                                                                 cellar_seq seq, cellar_pos p0,
+                                                                 cellar_pos p1,
+                                                                 cellar_error *error);
+
+/*
+ * Shorten a sequence so that it can go on at position n, or at the largest position before n from
+ * which every group can go on: by itself or from a checkpoint; 0 in the worst case. *replay_from
+ * (not NULL) becomes that position: tokens [*replay_from, n) have to be read again, none if it is
+ * n. Later checkpoints of this sequence are forgotten. CELLAR_INVALID, CELLAR_BUSY,
+ * CELLAR_NO_MEMORY.
+ */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_rewind(cellar_memory *memory, cellar_seq seq,
+                                                       cellar_pos n, cellar_pos *replay_from,
+                                                       cellar_error *error);
+
+/* A checkpoint as a sequence has it. */
+typedef struct cellar_checkpoint_info {
+    cellar_pos position; /* where reading goes on after a return to it */
+    uint32_t n_holders;  /* sequences that have it */
+    uint32_t n_cells;    /* window cells it holds, shared ones included */
+    uint32_t state;      /* the recurrent state it holds; CELLAR_NO_STATE: none */
+} cellar_checkpoint_info;
+
+/* Return false to stop. */
+typedef bool (*cellar_checkpoint_visitor)(void *context, const cellar_checkpoint_info *info);
+
+/* Show the checkpoints of a sequence, in order of position. CELLAR_INVALID. */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_visit_checkpoints(const cellar_memory *memory,
+                                                                  cellar_seq seq,
+                                                                  cellar_checkpoint_visitor visitor,
+                                                                  void *context,
+                                                                  cellar_error *error);
+
 /* ---- questions ------------------------------------------------------------------------------- */
 
 /*
- * The smallest position that a sequence holds; -1: none (or no such sequence, or a bad argument).
+ * The smallest position that a sequence holds in any group; -1: none (or no such sequence, or a bad
+ * argument). A recurrent group holds the positions whose states it keeps.
  */
 CELLAR_API cellar_pos cellar_position_min(const cellar_memory *memory, cellar_seq seq);
 
@@ -456,12 +842,18 @@ CELLAR_API cellar_pos cellar_position_max(const cellar_memory *memory, cellar_se
 /* What a sequence is, in numbers. An unknown sequence is an empty one. */
 typedef struct cellar_sequence_info {
     cellar_pos pos_min, pos_max; /* -1: holds nothing */
-    cellar_pos pos_next;         /* its logical length: where the next token goes; 0 when empty */
-    cellar_pos
-        rewind_min;    /* the smallest n > 0 at which it can continue; 0 if its start is there */
-    uint32_t n_cells;  /* cells held */
-    uint32_t n_shared; /* of these, held by another sequence too */
+    cellar_pos pos_next;         /* where the next token goes; 0 when empty */
+    /*
+     * The sequence can be cut off and continued at every held position from here on without reading
+     * again; 0: at all of them. (Places before may still be possible: cellar_can_continue.)
+     */
+    cellar_pos rewind_min;
+    uint32_t n_cells;  /* cells and states held, over all groups */
+    uint32_t n_shared; /* of these, held by another sequence or a checkpoint too */
     uint32_t n_runs;
+    uint32_t n_shifts; /* different shifts among its runs, 0 not counted */
+    uint32_t n_checkpoints;
+    uint32_t pool;
 } cellar_sequence_info;
 
 /*
@@ -475,9 +867,10 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_get_sequence(const cellar_memory
 
 /*
  * Can the sequence be continued at position n, if [n, end) were removed, without reading anything
- * again? CELLAR_OK: yes: position n - 1 is held, or n is 0. CELLAR_REPLAY: no; *replay_from (may be
- * NULL) is the position from which tokens have to be read again: behind the last one below n that
- * is held, or 0. CELLAR_INVALID. Cost: a binary search of the runs.
+ * again and without a checkpoint? CELLAR_OK: yes: n is 0, or position n - 1 is held and every group
+ * has what a query at n must see. CELLAR_REPLAY: no; *replay_from (may be NULL) is the position from
+ * which tokens have to be read again: where cellar_rewind would go. CELLAR_INVALID. Cost: a binary
+ * search of the runs, and a look at its checkpoints.
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_can_continue(const cellar_memory *memory,
                                                              cellar_seq seq, cellar_pos n,
@@ -495,23 +888,191 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_read_rows(const cellar_memory *m
                                                           cellar_pos p0, uint32_t n, float *k,
                                                           float *v, cellar_error *error);
 
+/* ---- exports: for engines with tensors of their own ------------------------------------------ */
+
+/*
+ * A layer with is_external keeps its rows in the engine's tensors, one row for each cell: cell c of
+ * the layer's group is row c. The engine asks where the tokens of a micro-batch go and which rows
+ * they may look at, in the dense form that tensor libraries want. Exports work for other layers
+ * too, and only read. All of them are CELLAR_INVALID outside a step, for layers that do not attend,
+ * and for NULL arrays.
+ *
+ * An engine rotates K and Q by the positions of the micro-batch. After a shift, its stored keys are
+ * rotated for old positions: cellar_settle puts the turns that are due into the list of moves, and
+ * until it is called masks are refused (CELLAR_REFUSED, CELLAR_REASON_SHIFTED).
+ */
+
+/* Which cells a micro-batch may look at: for each stream (pool that takes part) a range of them. */
+typedef struct cellar_stream {
+    uint32_t pool;
+    uint32_t first_cell;      /* of the pool in this group */
+    uint32_t n_cells;         /* of the pool */
+    uint32_t first, n_tokens; /* tokens of the micro-batch that live in it; EQUAL splits keep them
+                                 together */
+} cellar_stream;
+
+typedef struct cellar_extent {
+    uint32_t n_streams;
+    uint32_t n_kv; /* cells from first_cell on that cover every held one, padded; same for all */
+} cellar_extent;
+
+/*
+ * The extent of a micro-batch; streams [capacity] (may be NULL with capacity 0) gets its streams.
+ * n_kv is a multiple of pad (>= 1) or all cells of the largest pool. CELLAR_INVALID also when there
+ * are more streams than capacity (and it is not 0).
+ */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_export_extent(
+    const cellar_memory *memory, uint32_t ubatch, uint32_t layer, uint32_t pad,
+    cellar_extent *extent, cellar_stream *streams, uint32_t capacity, cellar_error *error);
+
+/*
+ * The extent of the largest micro-batch on a full memory: what buffers must be sized for. Works
+ * outside a step too.
+ */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_export_largest(const cellar_memory *memory,
+                                                               uint32_t layer, uint32_t pad,
+                                                               cellar_extent *extent,
+                                                               cellar_error *error);
+
+/* rows[n_tokens]: the cell of each token of the micro-batch: the row its K and V go to. */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_export_rows(const cellar_memory *memory,
+                                                            uint32_t ubatch, uint32_t layer,
+                                                            int64_t *rows, cellar_error *error);
+
+/*
+ * For an engine that keeps V transposed: elements[n_tokens][n_kv_heads * v_size], where element j of
+ * cell c lies at j * N + c, N being all cells of the group (cellar_group_info).
+ */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_export_elements(const cellar_memory *memory,
+                                                                uint32_t ubatch, uint32_t layer,
+                                                                int64_t *elements,
+                                                                cellar_error *error);
+
+/*
+ * mask[n_tokens][n_kv] of CELLAR_F32 or CELLAR_F16: 0 where the token sees the cell first_cell + j
+ * of its stream, -infinity where not; with ALiBi layers -|k - q| instead of 0 (slopes are the
+ * engine's). n_kv as cellar_export_extent gave it. CELLAR_REFUSED: see above.
+ */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_export_mask(const cellar_memory *memory,
+                                                            uint32_t ubatch, uint32_t layer,
+                                                            uint32_t n_kv, cellar_type type,
+                                                            void *mask, cellar_error *error);
+
+/* buckets[n_tokens][n_kv]: the bucket of cellar_buckets for each pair; 0 where nothing is seen. */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_export_buckets(const cellar_memory *memory,
+                                                               uint32_t ubatch, uint32_t layer,
+                                                               uint32_t n_kv, int32_t *buckets,
+                                                               cellar_error *error);
+
+/*
+ * Page tables, as paged attention kernels take them: for each segment of the micro-batch the pages
+ * of page_size cells that hold what its sequence holds, this micro-batch included, in order of
+ * position: pages indices[indptr[s]] .. indices[indptr[s + 1] - 1], of which the last holds
+ * last_length[s] cells. indptr [n_segments + 1], last_length [n_segments], indices [capacity].
+ * Page size 1 always works; larger ones need whole pages in order (CELLAR_REFUSED,
+ * CELLAR_REASON_SCATTERED; cellar_compact helps). CELLAR_INVALID: capacity too small; error->at is
+ * what is needed.
+ */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_export_pages(const cellar_memory *memory,
+                                                             uint32_t ubatch, uint32_t layer,
+                                                             uint32_t page_size, uint32_t *indptr,
+                                                             uint32_t *indices, uint32_t capacity,
+                                                             uint32_t *last_length,
+                                                             cellar_error *error);
+
+/*
+ * Rows of an external group that the engine has to move in its tensors, for all layers of the
+ * group: for i < n, row to + i becomes row from + i, with K rotated further by `turn` positions (0:
+ * not at all; from == to: only rotated). In order; a move never writes what a later one reads.
+ */
+typedef struct cellar_move {
+    uint32_t group, from, to, n;
+    cellar_pos turn;
+} cellar_move;
+
+/* Return false to stop. */
+typedef bool (*cellar_move_visitor)(void *context, const cellar_move *move);
+
+/*
+ * The moves that copying between pools, settling, compacting and resizing have left for the engine.
+ * While there are any, cellar_begin and all operations that would add some return CELLAR_BUSY.
+ */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_visit_moves(const cellar_memory *memory,
+                                                            cellar_move_visitor visitor,
+                                                            void *context, cellar_error *error);
+
+/* The engine has applied all moves. CELLAR_INVALID. */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_confirm_moves(cellar_memory *memory,
+                                                              cellar_error *error);
+
+/* ---- compaction ------------------------------------------------------------------------------ */
+
+/*
+ * Move at most max_rows cells so that runs become longer and held cells lie lower. Never needed:
+ * free cells are always usable; it makes attention stream better and lowers n_kv. *n_moved (may be
+ * NULL): cells moved; fewer than max_rows: there is nothing left to do. CELLAR_INVALID,
+ * CELLAR_BUSY, CELLAR_NO_MEMORY, CELLAR_IO.
+ */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_compact(cellar_memory *memory, uint32_t max_rows,
+                                                        uint32_t *n_moved, cellar_error *error);
+
 /* ---- inspection ------------------------------------------------------------------------------ */
 
+/* A group of layers that remember alike. */
+typedef struct cellar_group_info {
+    cellar_layer_kind kind; /* ATTENTION or RECURRENT */
+    cellar_window window;
+    uint32_t n_layers;
+    uint32_t n_cells; /* over all pools, cells that only fill up blocks included; or states */
+    uint32_t n_used;  /* held by a sequence or a checkpoint, or reserved by the open step */
+    uint32_t n_free;
+    uint64_t row_bytes; /* of one cell over all layers; of one state */
+    bool is_external;
+} cellar_group_info;
+
+/* How many groups there are; 0 for NULL. */
+CELLAR_API uint32_t cellar_count_groups(const cellar_memory *memory);
+
+/* Describe a group. CELLAR_INVALID. */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_get_group(const cellar_memory *memory,
+                                                          uint32_t group, cellar_group_info *out,
+                                                          cellar_error *error);
+
+/* The group of a layer; -1: it belongs to none, or there is no such layer. */
+CELLAR_API int32_t cellar_group_of_layer(const cellar_memory *memory, uint32_t layer);
+
 typedef struct cellar_statistics {
-    uint32_t n_cells;
-    uint32_t n_used; /* held by at least one sequence, or reserved by the open step */
+    uint32_t n_cells; /* of the largest attention group; of the states if there is none */
+    uint32_t n_used;  /* of these, held by at least one sequence, or reserved by the open step */
     uint32_t n_free;
     uint32_t n_shared;     /* held more than once */
     uint32_t longest_free; /* the longest stretch of free cells */
     uint32_t n_sequences;  /* that hold something */
-    uint64_t n_runs;
-    cellar_sizes sizes;    /* bytes held now */
+    uint64_t n_runs;       /* over all groups */
+    uint32_t n_checkpoints;
+    uint32_t n_moves; /* that wait for the engine */
+    /* Places where a sequence goes on in cells that do not follow, for each 32 cells held; 0..1. */
+    float fragmentation;
+    bool wants_compaction; /* fragmentation >= cellar_config.compaction_threshold > 0 */
+    cellar_sizes sizes;    /* bytes held now, those in stores of the caller included */
+    uint64_t budget_bytes;
     uint64_t rows_written; /* K/V rows of one layer written since creation; sharing writes none */
+    uint64_t rows_moved;   /* copied between cells: between pools, settling, compacting, resizing */
+    uint64_t cells_reclaimed;     /* given up behind windows */
+    uint64_t checkpoints_dropped; /* for want of room */
 } cellar_statistics;
 
 /* Count. Cost: a scan of the free map and of the sequences. CELLAR_INVALID. */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_stats(const cellar_memory *memory,
                                                       cellar_statistics *out, cellar_error *error);
+
+/*
+ * What cellar_visit_plan shows of a configuration, of a memory as it is now; also runs and steps.
+ * CELLAR_INVALID.
+ */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_visit_bytes(const cellar_memory *memory,
+                                                            cellar_bytes_visitor visitor,
+                                                            void *context, cellar_error *error);
 
 /* A run: cells cell..cell+len-1, of which cell + i stands at pos + i * step in sequence seq. */
 typedef struct cellar_run {
@@ -520,14 +1081,17 @@ typedef struct cellar_run {
     uint32_t cell, len;
     uint32_t step;    /* 1; or 0: tokens that share a position */
     cellar_pos shift; /* how far from where the keys were rotated: pos - stored_pos */
+    uint32_t group;
 } cellar_run;
 
-/* A cell that is held. */
+/* A cell that is held (in the recurrent group: a state; it stands at its last token's position). */
 typedef struct cellar_cell {
     uint32_t cell;
-    uint32_t refs;         /* runs that hold it (and the open step) */
+    uint32_t refs;         /* runs that hold it (and checkpoints, and the open step) */
     cellar_pos stored_pos; /* the position its keys are rotated for */
     cellar_token token;
+    cellar_point point; /* the same position without M-RoPE */
+    uint32_t group, pool;
 } cellar_cell;
 
 /* Return false to stop. The memory must not be changed meanwhile. */
@@ -543,10 +1107,26 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_visit_runs(const cellar_memory *
                                                            cellar_run_visitor visitor,
                                                            void *context, cellar_error *error);
 
-/* Show every cell that is held or reserved, in the order of their numbers. CELLAR_INVALID. */
+/*
+ * Show every cell that is held or reserved, group by group, in the order of their numbers.
+ * CELLAR_INVALID.
+ */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_visit_cells(const cellar_memory *memory,
                                                             cellar_cell_visitor visitor,
                                                             void *context, cellar_error *error);
+
+/* Takes one line of text, without the line feed. Return false to stop. */
+typedef bool (*cellar_line_writer)(void *context, const char *line);
+
+/*
+ * A map of the memory for people: for each pool of each group a head line and lines of 64 cells,
+ * each cell one character: `.` free, `+` held more than once, `?` reserved by the open step, `#`
+ * held by a checkpoint only, else the last digit of its sequence's number. CELLAR_INVALID;
+ * CELLAR_NO_MEMORY: a byte for each cell is asked of the allocator meanwhile.
+ */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_dump(const cellar_memory *memory,
+                                                     cellar_line_writer write, void *context,
+                                                     cellar_error *error);
 
 /*
  * Check every invariant that the design promises (docs/design.md, "What always holds"), the

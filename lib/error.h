@@ -11,10 +11,18 @@
 #include "cellar.h"
 
 /* Fill *error (if not NULL) and return `status`. */
-cellar_status cl_error_set(cellar_error *error, cellar_status status, int64_t at,
-                           const char *format, ...) __attribute__((format(printf, 4, 5)));
+cellar_status cl_error_set(cellar_error *error, cellar_status status, cellar_reason reason,
+                           int64_t at, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
 
-#define CL_FAIL(error, status, at, ...) return cl_error_set(error, status, at, __VA_ARGS__)
+/* The reason that a status has when nothing more is known. */
+cellar_reason cl_error_reason(cellar_status status);
+
+#define CL_FAIL(error, status, at, ...)                                                            \
+    return cl_error_set(error, status, cl_error_reason(status), at, __VA_ARGS__)
+
+#define CL_FAIL_BECAUSE(error, status, reason, at, ...)                                            \
+    return cl_error_set(error, status, reason, at, __VA_ARGS__)
 
 #define CL_TRY(call)                                                                               \
     do {                                                                                           \

@@ -43,7 +43,7 @@ static bool visit_list(cellar_seq seq, const cl_runs *runs, cellar_run_visitor v
 {
     for (uint32_t i = 0; i < runs->n; i++) {
         const cl_run *run = &runs->items[i];
-        cellar_run shown = {seq, run->pos, run->cell, run->len, run->step, run->shift};
+        cellar_run shown = {seq, run->pos, run->cell, run->len, run->step, run->shift, 0};
         if (!visitor(context, &shown)) return false;
     }
     return true;
@@ -80,8 +80,8 @@ cellar_status cellar_visit_cells(const cellar_memory *memory, cellar_cell_visito
         const cl_cells *cells = &memory->groups[g].sequences.cells;
         for (uint32_t cell = 0; cell < cells->n; cell++) {
             if (cells->refs[cell] == 0) continue;
-            cellar_cell shown = {cell, cells->refs[cell], cells->stored_pos[cell],
-                                 cells->token[cell]};
+            cellar_cell shown = {
+                cell, cells->refs[cell], cells->stored_pos[cell], cells->token[cell], {0, 0}, 0, 0};
             if (!visitor(context, &shown)) return CELLAR_OK;
         }
     }

@@ -104,7 +104,7 @@ bool support_gguf_is_refused(const char *what, const unsigned char *bytes, size_
     unsigned char *copy = malloc(size > 0 ? size : 1);
     if (copy == NULL) return false;
     if (size > 0) memcpy(copy, bytes, size);
-    cellar_error error = {CELLAR_OK, -1, ""};
+    cellar_error error = {.status = CELLAR_OK, .at = -1};
     gguf_file *file = NULL;
     const clock_t before = clock();
     const cellar_status got = gguf_open_memory(copy, size, &file, &error);

@@ -42,7 +42,7 @@ static opened open_written(gguf_writer *writer)
     size_t size = 0;
     result.bytes = gguf_writer_finish(writer, &size);
     gguf_writer_destroy(writer);
-    cellar_error error = {CELLAR_OK, -1, ""};
+    cellar_error error = {.status = CELLAR_OK, .at = -1};
     if (gguf_open_memory(result.bytes, size, &result.file, &error) != CELLAR_OK)
         print_error("%s\n", error.message);
     assert_non_null(result.file);
@@ -421,7 +421,7 @@ static void metadata_of_any_length_are_read_from_a_file(void **state)
         gguf_writer_destroy(writer);
         for (size_t i = 0; i < 2; i++) {
             gguf_file *file = NULL;
-            cellar_error error = {CELLAR_OK, -1, ""};
+            cellar_error error = {.status = CELLAR_OK, .at = -1};
             assert_int_equal(openers[i](path, &file, &error), CELLAR_OK);
             const gguf_value *words = gguf_find_value(file, "words");
             char text[40];
@@ -470,7 +470,7 @@ static void short_files_on_disk_are_refused(void **state)
         gguf_writer_destroy(writer);
         assert_int_equal(truncate(path, lengths[i]), 0);
         gguf_file *file = NULL;
-        cellar_error error = {CELLAR_OK, -1, ""};
+        cellar_error error = {.status = CELLAR_OK, .at = -1};
         assert_int_equal(gguf_open(path, &file, &error), CELLAR_CORRUPT);
         assert_non_null(strstr(error.message, "the file ends"));
         assert_null(file);
@@ -536,7 +536,7 @@ static unsigned read_folder(const char *shared, const char *name)
         uint64_t sums[2];
         for (size_t i = 0; i < 2; i++) {
             gguf_file *file = NULL;
-            cellar_error error = {CELLAR_OK, -1, ""};
+            cellar_error error = {.status = CELLAR_OK, .at = -1};
             if (openers[i](path, &file, &error) != CELLAR_OK)
                 print_error("%s: %s\n", path, error.message);
             assert_non_null(file);

@@ -355,7 +355,7 @@ static void every_prefix_of_a_valid_file_is_refused(void **state)
         assert_non_null(prefix);
         memcpy(prefix, file.bytes, size);
         prefix = realloc(prefix, size > 0 ? size : 1);
-        cellar_error error = {CELLAR_OK, -1, ""};
+        cellar_error error = {.status = CELLAR_OK, .at = -1};
         gguf_file *opened = NULL;
         const clock_t before = clock();
         assert_int_equal(gguf_open_memory(prefix, size, &opened, &error), CELLAR_CORRUPT);
