@@ -25,6 +25,8 @@ typedef struct fixture {
     cl_sweep sweep;
     cl_runs runs[MAX_VIEWS];
     cl_run items[MAX_VIEWS][MAX_RUNS];
+    const cellar_window *window; /* NULL: none */
+    int32_t first_queries[MAX_VIEWS];
     uint32_t n_views;
 } fixture;
 
@@ -51,7 +53,7 @@ static void build(fixture *f)
 {
     cl_past pasts[MAX_VIEWS];
     for (uint32_t v = 0; v < f->n_views; v++)
-        pasts[v] = (cl_past){&f->runs[v], &nothing};
+        pasts[v] = (cl_past){&f->runs[v], &nothing, f->window, f->first_queries[v]};
     assert_int_equal(
         cl_sweep_prepare(&f->sweep, pasts, f->n_views, f->n_views, NULL, 0, &f->alloc, NULL),
         CELLAR_OK);
