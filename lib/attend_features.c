@@ -139,6 +139,7 @@ uint32_t cl_attend_bucket(const cl_layer *layer, int64_t distance)
     if (r < (int64_t)max_exact) return offset + (uint32_t)r;
     if (max_exact == 0) return offset; /* one bucket for each direction */
     double share = log((double)r / max_exact) / log((double)layer->max_distance / max_exact);
-    double bucket = max_exact + floor(share * (half - max_exact));
+    /* Where the exact value is whole, rounding must not put it below. */
+    double bucket = max_exact + floor(share * (half - max_exact) + 1e-12);
     return offset + (bucket < half - 1.0 ? (uint32_t)bucket : half - 1);
 }
