@@ -74,8 +74,10 @@ static cellar_status begin_groups(cellar_memory *memory, cellar_error *error)
     uint32_t g = 0;
     for (; g < memory->n_groups && status == CELLAR_OK; g++)
         status = cl_group_begin(&memory->groups[g], step, memory->ropes, memory->n_ropes, error);
-    if (status == CELLAR_OK) status = cl_checkpoints_reserve(&memory->checkpoints, step, error);
-    else g--; /* that one has undone its part itself */
+    if (status == CELLAR_OK)
+        status = cl_checkpoints_reserve(&memory->checkpoints, step, error);
+    else
+        g--; /* that one has undone its part itself */
     if (status != CELLAR_OK) abort_groups(memory, g);
     return status;
 }
@@ -288,8 +290,8 @@ cellar_status cellar_get_states(const cellar_memory *memory, uint32_t ubatch, ui
     if (!group) CL_FAIL(error, CELLAR_INVALID, -1, "no layer is recurrent");
     const uint32_t *begin = memory->step.segment_begin;
     if (segment >= begin[ubatch + 1] - begin[ubatch])
-        CL_FAIL(error, CELLAR_INVALID, segment, "segment %u: micro-batch %u has %u", segment, ubatch,
-                begin[ubatch + 1] - begin[ubatch]);
+        CL_FAIL(error, CELLAR_INVALID, segment, "segment %u: micro-batch %u has %u", segment,
+                ubatch, begin[ubatch + 1] - begin[ubatch]);
     const cl_segment_states *states = &group->states[begin[ubatch] + segment];
     out->source = states->source;
     out->n_targets = states->n_targets;
@@ -315,8 +317,7 @@ float *cellar_state_data(const cellar_memory *memory, uint32_t state, uint32_t l
 /* Must something of the layer be stored or confirmed before a commit? */
 static bool must_be_stored(const cellar_memory *memory, uint32_t layer)
 {
-    return memory->layers[layer].kind != CELLAR_LAYER_NONE &&
-           memory->layers[layer].source == layer;
+    return memory->layers[layer].kind != CELLAR_LAYER_NONE && memory->layers[layer].source == layer;
 }
 
 cellar_status cellar_commit(cellar_memory *memory, cellar_error *error)
@@ -332,8 +333,7 @@ cellar_status cellar_commit(cellar_memory *memory, cellar_error *error)
         cl_group_commit(&memory->groups[g], step);
     cl_checkpoints_commit(&memory->checkpoints, step);
     for (uint32_t g = 0; g < memory->n_groups; g++)
-        if (memory->groups[g].kind == CELLAR_LAYER_RECURRENT)
-            cl_recurrent_trim(&memory->groups[g]);
+        if (memory->groups[g].kind == CELLAR_LAYER_RECURRENT) cl_recurrent_trim(&memory->groups[g]);
     step->is_open = false;
     return CELLAR_OK;
 }
