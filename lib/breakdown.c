@@ -75,10 +75,8 @@ static rows_walk walk_rows(walk *w, const cl_storage_layout *layout, uint32_t n_
 /* Blocks of storage that a planned group gets: a state is a block of its own. */
 static uint32_t planned_blocks(const cl_group_plan *group)
 {
-    if (group->n_rows == 0) return 0;
-    uint32_t n = group->kind == CELLAR_LAYER_RECURRENT ? group->n_blocks * CL_BLOCK
-                                                       : group->n_blocks;
-    return cl_storage_round(n);
+    bool is_recurrent = group->kind == CELLAR_LAYER_RECURRENT;
+    return cl_storage_round(is_recurrent ? group->n_cells : group->n_blocks);
 }
 
 static void show_planned_layer(rows_walk *w, const cl_plan *plan, const cellar_layer *layer)
@@ -107,9 +105,7 @@ static void show_planned_group(walk *w, const cellar_config *config, const cl_pl
                                uint32_t g)
 {
     const cl_group_plan *group = &plan->groups[g];
-    show_plain(w, CELLAR_BYTES_CELLS, (int32_t)g,
-               group->kind == CELLAR_LAYER_RECURRENT ? "states' cells" : "cells",
-               group->cells_bytes);
+    show_plain(w, CELLAR_BYTES_CELLS, (int32_t)g, "cells", group->cells_bytes);
     uint64_t before = w->shown[group->layout.kind];
     rows_walk rows = walk_rows(w, &group->layout, planned_blocks(group), g);
     for (uint32_t i = 0; i < config->n_layers; i++) {
@@ -171,9 +167,7 @@ static void show_group(walk *w, const cellar_memory *memory, uint32_t g)
 {
     const cl_group *group = &memory->groups[g];
     const cl_storage *storage = &group->storage;
-    show_plain(w, CELLAR_BYTES_CELLS, (int32_t)g,
-               group->kind == CELLAR_LAYER_RECURRENT ? "states' cells" : "cells",
-               group->sequences.cells.memory_size);
+    show_plain(w, CELLAR_BYTES_CELLS, (int32_t)g, "cells", group->sequences.cells.memory_size);
     rows_walk rows = walk_rows(w, &storage->layout, storage->n_blocks, g);
     for (uint32_t i = 0; i < memory->n_layers; i++) {
         const cl_layer *layer = &memory->layers[i];

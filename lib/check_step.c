@@ -1,0 +1,204 @@
+/*
+ * check_step.c: who else than sequences holds cells, and what an open step promises to give back.
+ *
+ * Checkpoints hold what their pins name. A checkpoint that the open step has suspended still holds
+ * it, except in the group that took it: there its runs stand among the victims. The step itself holds
+ * one count a reserved cell for each sequence that will have it. In a window group, a batch longer than
+ * the room gives up its own first tokens again: those below kept_from are held no more.
+ *
+ * Together with the counts that check.c compares, this proves that an abort finds everything it has
+ * to give back: a victim's cells are free or reserved by the step, and nobody else's.
+ */
+#include "check.h"
+
+#include "error.h"
+
+/* ---- checkpoints ----------------------------------------------------------------------------- */
+
+/* The pool of the cells that a pin holds: all must be of one. */
+static uint32_t pool_of_pin(const cl_cells *cells, const cl_pin *pin)
+{
+    uint32_t cell = pin->runs.n > 0 ? pin->runs.items[0].cell : 0;
+    return cell < cells->n ? cells->pool_of[cell / CL_BLOCK] : 0;
+}
+
+static cellar_status count_pins(const cl_checkpoints *checkpoints, const cl_group *group,
+                                uint32_t *counted, cellar_error *error)
+{
+    for (uint32_t i = 0; i < checkpoints->n; i++) {
+        if (!checkpoints->is_live[i]) continue;
+        const cl_pin *pin = cl_checkpoints_pin(checkpoints, i, group->index);
+        uint32_t pool = pool_of_pin(&group->sequences.cells, pin);
+        for (uint32_t r = 0; r < pin->runs.n; r++)
+            CL_TRY(cl_check_run(&group->sequences.cells, &pin->runs.items[r], pool, "checkpoint", i,
+                                counted, error));
+    }
+    return CELLAR_OK;
+}
+
+/* Does a checkpoint's pin name this run? */
+static bool is_pinned(const cl_checkpoints *checkpoints, const cl_group *group,
+                      const cl_victim *victim)
+{
+    const cl_pin *pin = cl_checkpoints_pin(checkpoints, victim->slot, group->index);
+    for (uint32_t r = 0; r < pin->runs.n; r++)
+        if (pin->runs.items[r].cell == victim->run.cell &&
+            pin->runs.items[r].len == victim->run.len)
+            return true;
+    return false;
+}
+
+/* What was taken from checkpoints is held by them no more. */
+static cellar_status discount_victims(const cl_checkpoints *checkpoints, const cl_group *group,
+                                      uint32_t *counted, cellar_error *error)
+{
+    for (uint32_t i = 0; i < group->n_victims; i++) {
+        const cl_victim *victim = &group->victims[i];
+        if (!victim->is_checkpoint) continue;
+        if (victim->slot >= checkpoints->n || !checkpoints->is_suspended[victim->slot] ||
+            !is_pinned(checkpoints, group, victim))
+            CL_FAIL(error, CELLAR_CORRUPT, i,
+                    "group %u: cells %u + %u were taken from checkpoint %u, which does not have "
+                    "them or is not suspended",
+                    group->index, victim->run.cell, victim->run.len, victim->slot);
+        for (uint32_t k = 0; k < victim->run.len; k++)
+            counted[victim->run.cell + k]--;
+    }
+    return CELLAR_OK;
+}
+
+cellar_status cl_check_checkpoints(const cellar_memory *memory, cellar_error *error)
+{
+    const cl_checkpoints *checkpoints = &memory->checkpoints;
+    const uint32_t *refs = checkpoints->sequences.cells.refs;
+    for (uint32_t i = 0; i < checkpoints->n; i++) {
+        if (checkpoints->is_live[i] && refs[i] == 0)
+            CL_FAIL(error, CELLAR_CORRUPT, i, "checkpoint %u is filled in, but nobody has it", i);
+        if (checkpoints->is_suspended[i] && (!checkpoints->is_live[i] || !memory->step.is_open))
+            CL_FAIL(error, CELLAR_CORRUPT, i, "checkpoint %u is suspended by no step", i);
+        for (uint32_t g = 0; g < memory->n_groups; g++) {
+            const cl_pin *pin = cl_checkpoints_pin(checkpoints, i, g);
+            if (!checkpoints->is_live[i] && pin->runs.n > 0)
+                CL_FAIL(error, CELLAR_CORRUPT, i,
+                        "checkpoint %u does not exist, but names %u runs of group %u", i,
+                        pin->runs.n, g);
+            if (pin->lost < 0)
+                CL_FAIL(error, CELLAR_CORRUPT, i, "checkpoint %u has lost all below %d", i,
+                        (int)pin->lost);
+        }
+    }
+    return CELLAR_OK;
+}
+
+void cl_check_count_planned(const cellar_memory *memory, uint32_t *counted)
+{
+    const cl_checkpoints *checkpoints = &memory->checkpoints;
+    for (uint32_t i = 0; memory->step.is_open && i < checkpoints->n_planned; i++)
+        if (checkpoints->planned[i].checkpoint != CL_NO_CHECKPOINT)
+            counted[checkpoints->planned[i].checkpoint]++;
+}
+
+/* ---- what the step holds --------------------------------------------------------------------- */
+
+/* Is a token of this member at this position still held, or given up by its own step? */
+static bool is_kept(const cl_group *group, uint32_t member, int64_t pos)
+{
+    return pos >= group->participants[member].kept_from ||
+           (cl_group_has_window(group) && pos < (int64_t)group->window.n_sinks);
+}
+
+static cellar_status count_tokens(const cl_step *step, const cl_group *group, uint32_t *counted,
+                                  cellar_error *error)
+{
+    const cl_cells *cells = &group->sequences.cells;
+    for (uint32_t i = 0; i < step->n_tokens; i++) {
+        uint32_t cell = group->cells_of[i];
+        if (cell >= cells->n)
+            CL_FAIL(error, CELLAR_CORRUPT, i, "token %u of the step has cell %u of %u", i, cell,
+                    cells->n);
+        for (uint32_t k = step->member_begin[i]; k < step->member_begin[i + 1]; k++) {
+            uint32_t member = step->member_of[k];
+            if (!is_kept(group, member, step->positions[i])) continue;
+            counted[cell]++;
+            if (cells->stored_pos[cell] != step->positions[i])
+                CL_FAIL(error, CELLAR_CORRUPT, i,
+                        "token %u of the step at %d has cell %u, which is stored for %d", i,
+                        (int)step->positions[i], cell, (int)cells->stored_pos[cell]);
+            if (cells->pool_of[cell / CL_BLOCK] !=
+                group->sequences.table.items[group->participants[member].slot].pool)
+                CL_FAIL(error, CELLAR_CORRUPT, i,
+                        "token %u of the step has cell %u of another pool", i, cell);
+        }
+    }
+    return CELLAR_OK;
+}
+
+cellar_status cl_check_count_others(const cellar_memory *memory, const cl_group *group,
+                                    uint32_t *counted, cellar_error *error)
+{
+    CL_TRY(count_pins(&memory->checkpoints, group, counted, error));
+    CL_TRY(discount_victims(&memory->checkpoints, group, counted, error));
+    if (!memory->step.is_open) return CELLAR_OK;
+    return group->kind == CELLAR_LAYER_RECURRENT
+               ? count_targets(&memory->step, group, counted, error)
+               : count_tokens(&memory->step, group, counted, error);
+}
+
+/* ---- what the step has noted ----------------------------------------------------------------- */
+
+static cellar_status check_participants(const cl_step *step, const cl_group *group,
+                                        cellar_error *error)
+{
+    const cl_sequence_table *table = &group->sequences.table;
+    if (group->n_participants != step->n_members)
+        CL_FAIL(error, CELLAR_CORRUPT, group->index,
+                "group %u has %u sequences in the step, which has %u", group->index,
+                group->n_participants, step->n_members);
+    for (uint32_t m = 0; m < step->n_members; m++) {
+        const cl_participant *its = &group->participants[m];
+        if (its->slot >= table->n_slots || table->items[its->slot].id != step->members[m].id)
+            CL_FAIL(error, CELLAR_CORRUPT, m, "sequence %d of the step has a slot of another",
+                    (int)step->members[m].id);
+        if (its->is_new && table->items[its->slot].runs.n > 0)
+            CL_FAIL(error, CELLAR_CORRUPT, m,
+                    "sequence %d was made by the step, but holds something already",
+                    (int)step->members[m].id);
+        if (its->kept_from > 0 && !cl_group_has_window(group))
+            CL_FAIL(error, CELLAR_CORRUPT, m,
+                    "sequence %d gives up tokens of its step without a window",
+                    (int)step->members[m].id);
+    }
+    return CELLAR_OK;
+}
+
+/* What was taken from sequences stands below what they are known to have lost. */
+static cellar_status check_victims(const cl_group *group, cellar_error *error)
+{
+    const cl_sequence_table *table = &group->sequences.table;
+    for (uint32_t i = 0; i < group->n_victims; i++) {
+        const cl_victim *victim = &group->victims[i];
+        if (victim->is_checkpoint) continue;
+        if (victim->slot >= table->n_slots || table->items[victim->slot].id < 0)
+            CL_FAIL(error, CELLAR_CORRUPT, i, "cells %u + %u were taken from no sequence",
+                    victim->run.cell, victim->run.len);
+        const cl_sequence *sequence = &table->items[victim->slot];
+        if (sequence->lost <= cl_run_last(&victim->run) || victim->old_lost > sequence->lost)
+            CL_FAIL(error, CELLAR_CORRUPT, i,
+                    "sequence %d has lost all below %d, but position %d was taken from it",
+                    (int)sequence->id, (int)sequence->lost, (int)cl_run_last(&victim->run));
+    }
+    return CELLAR_OK;
+}
+
+cellar_status cl_check_step(const cellar_memory *memory, const cl_group *group, cellar_error *error)
+{
+    if (memory->step.is_open) {
+        CL_TRY(check_participants(&memory->step, group, error));
+        return check_victims(group, error);
+    }
+    if (group->n_participants > 0 || group->n_victims > 0)
+        CL_FAIL(error, CELLAR_CORRUPT, group->index,
+                "group %u remembers %u sequences and %u victims of a step that is over",
+                group->index, group->n_participants, group->n_victims);
+    return CELLAR_OK;
+}
