@@ -2,18 +2,24 @@
  * check_step.c: who else than sequences holds cells, and what an open step promises to give back.
  *
  * Checkpoints hold what their pins name. A checkpoint that the open step has suspended still holds
- * it, except in the group that took it: there its runs stand among the victims. The step itself holds
+ * it, except in the groups that took it: there its runs stand among the victims. The step itself holds
  * one count a reserved cell for each sequence that will have it. In a window group, a batch longer than
  * the room gives up its own first tokens again: those below kept_from are held no more.
  *
- * Together with the counts that check.c compares, this proves that an abort finds everything it has
- * to give back: a victim's cells are free or reserved by the step, and nobody else's.
+ * Victims are what an abort gives back: each must have been taken from somebody who knows.
  */
 #include "check.h"
 
 #include "error.h"
 
 /* ---- checkpoints ----------------------------------------------------------------------------- */
+
+/* Has the open step taken what the checkpoint holds in this group? */
+static bool is_suspended(const cl_checkpoints *checkpoints, uint32_t checkpoint,
+                         const cl_group *group)
+{
+    return checkpoints->suspended[checkpoint] >> group->index & 1;
+}
 
 /* The pool of the cells that a pin holds: all must be of one. */
 static uint32_t pool_of_pin(const cl_cells *cells, const cl_pin *pin)
@@ -26,43 +32,12 @@ static cellar_status count_pins(const cl_checkpoints *checkpoints, const cl_grou
                                 uint32_t *counted, cellar_error *error)
 {
     for (uint32_t i = 0; i < checkpoints->n; i++) {
-        if (!checkpoints->is_live[i]) continue;
+        if (!checkpoints->is_live[i] || is_suspended(checkpoints, i, group)) continue;
         const cl_pin *pin = cl_checkpoints_pin(checkpoints, i, group->index);
         uint32_t pool = pool_of_pin(&group->sequences.cells, pin);
         for (uint32_t r = 0; r < pin->runs.n; r++)
             CL_TRY(cl_check_run(&group->sequences.cells, &pin->runs.items[r], pool, "checkpoint", i,
                                 counted, error));
-    }
-    return CELLAR_OK;
-}
-
-/* Does a checkpoint's pin name this run? */
-static bool is_pinned(const cl_checkpoints *checkpoints, const cl_group *group,
-                      const cl_victim *victim)
-{
-    const cl_pin *pin = cl_checkpoints_pin(checkpoints, victim->slot, group->index);
-    for (uint32_t r = 0; r < pin->runs.n; r++)
-        if (pin->runs.items[r].cell == victim->run.cell &&
-            pin->runs.items[r].len == victim->run.len)
-            return true;
-    return false;
-}
-
-/* What was taken from checkpoints is held by them no more. */
-static cellar_status discount_victims(const cl_checkpoints *checkpoints, const cl_group *group,
-                                      uint32_t *counted, cellar_error *error)
-{
-    for (uint32_t i = 0; i < group->n_victims; i++) {
-        const cl_victim *victim = &group->victims[i];
-        if (!victim->is_checkpoint) continue;
-        if (victim->slot >= checkpoints->n || !checkpoints->is_suspended[victim->slot] ||
-            !is_pinned(checkpoints, group, victim))
-            CL_FAIL(error, CELLAR_CORRUPT, i,
-                    "group %u: cells %u + %u were taken from checkpoint %u, which does not have "
-                    "them or is not suspended",
-                    group->index, victim->run.cell, victim->run.len, victim->slot);
-        for (uint32_t k = 0; k < victim->run.len; k++)
-            counted[victim->run.cell + k]--;
     }
     return CELLAR_OK;
 }
@@ -74,7 +49,7 @@ cellar_status cl_check_checkpoints(const cellar_memory *memory, cellar_error *er
     for (uint32_t i = 0; i < checkpoints->n; i++) {
         if (checkpoints->is_live[i] && refs[i] == 0)
             CL_FAIL(error, CELLAR_CORRUPT, i, "checkpoint %u is filled in, but nobody has it", i);
-        if (checkpoints->is_suspended[i] && (!checkpoints->is_live[i] || !memory->step.is_open))
+        if (checkpoints->suspended[i] && (!checkpoints->is_live[i] || !memory->step.is_open))
             CL_FAIL(error, CELLAR_CORRUPT, i, "checkpoint %u is suspended by no step", i);
         for (uint32_t g = 0; g < memory->n_groups; g++) {
             const cl_pin *pin = cl_checkpoints_pin(checkpoints, i, g);
@@ -133,11 +108,24 @@ static cellar_status count_tokens(const cl_step *step, const cl_group *group, ui
     return CELLAR_OK;
 }
 
+/* A state that the step writes is held once for each sequence of its segment. */
+static cellar_status count_targets(const cl_step *step, const cl_group *group, uint32_t *counted,
+                                   cellar_error *error)
+{
+    for (uint32_t i = 0; i < group->n_targets; i++) {
+        if (group->targets[i] >= group->sequences.cells.n)
+            CL_FAIL(error, CELLAR_CORRUPT, i, "target %u of the step is state %u of %u", i,
+                    group->targets[i], group->sequences.cells.n);
+        counted[group->targets[i]]++;
+    }
+    (void)step;
+    return CELLAR_OK;
+}
+
 cellar_status cl_check_count_others(const cellar_memory *memory, const cl_group *group,
                                     uint32_t *counted, cellar_error *error)
 {
     CL_TRY(count_pins(&memory->checkpoints, group, counted, error));
-    CL_TRY(discount_victims(&memory->checkpoints, group, counted, error));
     if (!memory->step.is_open) return CELLAR_OK;
     return group->kind == CELLAR_LAYER_RECURRENT
                ? count_targets(&memory->step, group, counted, error)
@@ -171,21 +159,34 @@ static cellar_status check_participants(const cl_step *step, const cl_group *gro
     return CELLAR_OK;
 }
 
-/* What was taken from sequences stands below what they are known to have lost. */
-static cellar_status check_victims(const cl_group *group, cellar_error *error)
+/* What was taken from a sequence stands below what it is known to have lost. */
+static cellar_status check_sequence_victim(const cl_group *group, const cl_victim *victim,
+                                           cellar_error *error)
 {
     const cl_sequence_table *table = &group->sequences.table;
+    if (victim->slot >= table->n_slots || table->items[victim->slot].id < 0)
+        CL_FAIL(error, CELLAR_CORRUPT, victim->run.pos,
+                "cells %u + %u of group %u were taken from no sequence", victim->run.cell,
+                victim->run.len, group->index);
+    const cl_sequence *sequence = &table->items[victim->slot];
+    if (sequence->lost <= cl_run_last(&victim->run) || victim->old_lost > sequence->lost)
+        CL_FAIL(error, CELLAR_CORRUPT, victim->run.pos,
+                "sequence %d has lost what stands below %d, but position %d was taken from it",
+                (int)sequence->id, (int)sequence->lost, (int)cl_run_last(&victim->run));
+    return CELLAR_OK;
+}
+
+static cellar_status check_victims(const cl_checkpoints *checkpoints, const cl_group *group,
+                                   cellar_error *error)
+{
     for (uint32_t i = 0; i < group->n_victims; i++) {
         const cl_victim *victim = &group->victims[i];
-        if (victim->is_checkpoint) continue;
-        if (victim->slot >= table->n_slots || table->items[victim->slot].id < 0)
-            CL_FAIL(error, CELLAR_CORRUPT, i, "cells %u + %u were taken from no sequence",
-                    victim->run.cell, victim->run.len);
-        const cl_sequence *sequence = &table->items[victim->slot];
-        if (sequence->lost <= cl_run_last(&victim->run) || victim->old_lost > sequence->lost)
+        if (!victim->is_checkpoint)
+            CL_TRY(check_sequence_victim(group, victim, error));
+        else if (victim->slot >= checkpoints->n || !is_suspended(checkpoints, victim->slot, group))
             CL_FAIL(error, CELLAR_CORRUPT, i,
-                    "sequence %d has lost all below %d, but position %d was taken from it",
-                    (int)sequence->id, (int)sequence->lost, (int)cl_run_last(&victim->run));
+                    "group %u took cells %u + %u from checkpoint %u, which is not suspended",
+                    group->index, victim->run.cell, victim->run.len, victim->slot);
     }
     return CELLAR_OK;
 }
@@ -194,7 +195,7 @@ cellar_status cl_check_step(const cellar_memory *memory, const cl_group *group, 
 {
     if (memory->step.is_open) {
         CL_TRY(check_participants(&memory->step, group, error));
-        return check_victims(group, error);
+        return check_victims(&memory->checkpoints, group, error);
     }
     if (group->n_participants > 0 || group->n_victims > 0)
         CL_FAIL(error, CELLAR_CORRUPT, group->index,
