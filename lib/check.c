@@ -265,7 +265,6 @@ static cellar_status check_all(const cellar_memory *memory, uint32_t *counted, c
     if (memory->checkpoints.n > 0) {
         const cl_sequences *sequences = &memory->checkpoints.sequences;
         CL_TRY(count_sequences(sequences, counted, error));
-        cl_check_count_planned(memory, counted);
         CL_TRY(check_cells(&sequences->cells, counted, error));
         CL_TRY(check_claims(sequences, error));
         CL_TRY(cl_check_checkpoints(memory, error));

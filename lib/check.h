@@ -31,7 +31,4 @@ cellar_status cl_check_step(const cellar_memory *memory, const cl_group *group,
 /* The slots of the checkpoints: those that are held are filled in, the others are empty. */
 cellar_status cl_check_checkpoints(const cellar_memory *memory, cellar_error *error);
 
-/* Count what the open step holds of the checkpoints' slots: those it will fill in. */
-void cl_check_count_planned(const cellar_memory *memory, uint32_t *counted);
-
 #endif /* CL_CHECK_H */

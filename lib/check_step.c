@@ -5,6 +5,7 @@
  * it, except in the groups that took it: there its runs stand among the victims. The step itself holds
  * one count a reserved cell for each sequence that will have it. In a window group, a batch longer than
  * the room gives up its own first tokens again: those below kept_from are held no more.
+ * States that lead from one micro-batch to the next are held by the step alone, the others by its members.
  *
  * Victims are what an abort gives back: each must have been taken from somebody who knows.
  */
@@ -65,14 +66,6 @@ cellar_status cl_check_checkpoints(const cellar_memory *memory, cellar_error *er
     return CELLAR_OK;
 }
 
-void cl_check_count_planned(const cellar_memory *memory, uint32_t *counted)
-{
-    const cl_checkpoints *checkpoints = &memory->checkpoints;
-    for (uint32_t i = 0; memory->step.is_open && i < checkpoints->n_planned; i++)
-        if (checkpoints->planned[i].checkpoint != CL_NO_CHECKPOINT)
-            counted[checkpoints->planned[i].checkpoint]++;
-}
-
 /* ---- what the step holds --------------------------------------------------------------------- */
 
 /* Is a token of this member at this position still held, or given up by its own step? */
@@ -108,17 +101,34 @@ static cellar_status count_tokens(const cl_step *step, const cl_group *group, ui
     return CELLAR_OK;
 }
 
-/* A state that the step writes is held once for each sequence of its segment. */
-static cellar_status count_targets(const cl_step *step, const cl_group *group, uint32_t *counted,
+/* States that a commit gives to the sequences, and those that only lead on inside the step. */
+static cellar_status count_states(const cl_group *group, uint32_t *counted, cellar_error *error)
+{
+    const cl_cells *cells = &group->sequences.cells;
+    for (uint32_t m = 0; m < group->n_participants; m++) {
+        const cl_participant *its = &group->participants[m];
+        for (uint32_t r = 0; r < its->pending.n; r++)
+            CL_TRY(cl_check_run(cells, &its->pending.items[r], 0, "member", m, counted, error));
+    }
+    for (uint32_t i = 0; i < group->n_transits; i++) {
+        if (group->transits[i] >= cells->n)
+            CL_FAIL(error, CELLAR_CORRUPT, i, "transit %u of the step is state %u of %u", i,
+                    group->transits[i], cells->n);
+        counted[group->transits[i]]++;
+    }
+    return CELLAR_OK;
+}
+
+/* Whatever a step writes must be its own: read and forked by nobody before the commit. */
+static cellar_status check_targets(const cl_group *group, const uint32_t *counted,
                                    cellar_error *error)
 {
-    for (uint32_t i = 0; i < group->n_targets; i++) {
-        if (group->targets[i] >= group->sequences.cells.n)
-            CL_FAIL(error, CELLAR_CORRUPT, i, "target %u of the step is state %u of %u", i,
-                    group->targets[i], group->sequences.cells.n);
-        counted[group->targets[i]]++;
-    }
-    (void)step;
+    const cl_cells *cells = &group->sequences.cells;
+    for (uint32_t i = 0; i < group->n_targets; i++)
+        if (group->targets[i] >= cells->n || counted[group->targets[i]] > 0)
+            CL_FAIL(error, CELLAR_CORRUPT, i,
+                    "target %u of the step is state %u, which somebody else holds", i,
+                    group->targets[i]);
     return CELLAR_OK;
 }
 
@@ -127,9 +137,10 @@ cellar_status cl_check_count_others(const cellar_memory *memory, const cl_group 
 {
     CL_TRY(count_pins(&memory->checkpoints, group, counted, error));
     if (!memory->step.is_open) return CELLAR_OK;
-    return group->kind == CELLAR_LAYER_RECURRENT
-               ? count_targets(&memory->step, group, counted, error)
-               : count_tokens(&memory->step, group, counted, error);
+    if (group->kind != CELLAR_LAYER_RECURRENT)
+        return count_tokens(&memory->step, group, counted, error);
+    CL_TRY(check_targets(group, counted, error));
+    return count_states(group, counted, error);
 }
 
 /* ---- what the step has noted ----------------------------------------------------------------- */
