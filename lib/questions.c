@@ -9,7 +9,32 @@
 #include "error.h"
 #include "memory.h"
 
-/* The memory's logical extent is the widest of its groups': none may be written over. */
+uint32_t cl_memory_pool_of(const cellar_memory *memory, cellar_seq seq)
+{
+    cl_pool_rule rule = {memory->config.n_pools, memory->config.pool_of,
+                         memory->config.pool_context};
+    return cl_pool_rule_apply(&rule, seq);
+}
+
+void cl_memory_position(const cellar_memory *memory, cellar_seq seq, cellar_pos *next,
+                        cellar_pos *last)
+{
+    *next = *last = -1;
+    for (uint32_t g = 0; g < memory->n_groups; g++) {
+        const cl_group *group = &memory->groups[g];
+        const cl_runs *runs = cl_group_runs(group, seq);
+        cellar_pos its = cl_group_next(group, seq), its_last = -1;
+        if (runs->n > 0) its_last = cl_run_last(&runs->items[runs->n - 1]);
+        if (its > 0 && its > *next) *next = its;
+        if (its_last > *last) *last = its_last;
+    }
+    if (*next > 0 && *last < 0) *last = *next - 1; /* everything is behind a window */
+}
+
+/*
+ * A sequence's extent is the widest of its groups': none may be written over. A group that keeps
+ * everything knows best where a sequence begins.
+ */
 cellar_pos cellar_position_min(const cellar_memory *memory, cellar_seq seq)
 {
     cellar_pos min = -1;
@@ -38,10 +63,24 @@ static cellar_pos rewind_min(const cellar_memory *memory, cellar_seq seq)
 {
     cellar_pos min = 0;
     for (uint32_t g = 0; g < memory->n_groups; g++) {
-        cellar_pos its = cl_group_rewind_min(cl_memory_runs(memory, g, seq));
+        cellar_pos its = cl_group_rewind_min(&memory->groups[g], seq);
         if (its > min) min = its;
     }
     return min;
+}
+
+/* Different shifts among the runs of a sequence that are not 0; looks at each pair once. */
+static uint32_t count_shifts(const cl_runs *runs)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < runs->n; i++) {
+        if (runs->items[i].shift == 0) continue;
+        bool is_known = false;
+        for (uint32_t k = i; k-- > 0 && !is_known;)
+            is_known = runs->items[k].shift == runs->items[i].shift;
+        n += !is_known;
+    }
+    return n;
 }
 
 cellar_status cellar_get_sequence(const cellar_memory *memory, cellar_seq seq,
@@ -51,13 +90,21 @@ cellar_status cellar_get_sequence(const cellar_memory *memory, cellar_seq seq,
     CL_TRY(cl_memory_check_seq(seq, error));
     if (!out) CL_FAIL(error, CELLAR_INVALID, -1, "out is NULL");
     *out = (cellar_sequence_info){0};
+    cellar_pos next, last;
+    cl_memory_position(memory, seq, &next, &last);
     out->pos_min = cellar_position_min(memory, seq);
     out->pos_max = cellar_position_max(memory, seq);
-    out->pos_next = out->pos_max + 1;
+    out->pos_next = next < 0 ? 0 : next;
     out->rewind_min = rewind_min(memory, seq);
+    out->pool = cl_memory_pool_of(memory, seq);
+    const cl_runs *list = cl_sequence_table_runs(&memory->checkpoints.sequences.table, seq);
+    for (uint32_t i = 0; i < list->n; i++)
+        out->n_checkpoints += list->items[i].len;
     for (uint32_t g = 0; g < memory->n_groups; g++) {
         const cl_runs *runs = cl_memory_runs(memory, g, seq);
         const cl_cells *cells = &memory->groups[g].sequences.cells;
+        uint32_t n_shifts = count_shifts(runs);
+        if (n_shifts > out->n_shifts) out->n_shifts = n_shifts;
         out->n_runs += runs->n;
         for (uint32_t i = 0; i < runs->n; i++) {
             out->n_cells += runs->items[i].len;
@@ -68,22 +115,54 @@ cellar_status cellar_get_sequence(const cellar_memory *memory, cellar_seq seq,
     return CELLAR_OK;
 }
 
+cellar_pos cl_memory_continue_at(const cellar_memory *memory, cellar_seq seq, cellar_pos n)
+{
+    /* A group may have to go back further because another one has: until all agree. */
+    bool agreed = false;
+    while (!agreed && n > 0) {
+        agreed = true;
+        for (uint32_t g = 0; g < memory->n_groups; g++) {
+            cellar_pos its = cl_group_continue_at(&memory->groups[g], seq, n);
+            if (its >= n) continue;
+            n = its;
+            agreed = false;
+        }
+    }
+    return n;
+}
+
+/* Which group keeps a sequence from going on at n, and why. */
+static cellar_reason reason_at(const cellar_memory *memory, cellar_seq seq, cellar_pos n)
+{
+    for (uint32_t g = 0; g < memory->n_groups; g++) {
+        const cl_group *group = &memory->groups[g];
+        if (cl_group_continue_at(group, seq, n) == n) continue;
+        if (group->kind == CELLAR_LAYER_RECURRENT) return CELLAR_REASON_NO_STATE;
+        if (cl_group_has_window(group)) return CELLAR_REASON_WINDOW_PASSED;
+        break;
+    }
+    return CELLAR_REASON_POSITION_GONE;
+}
+
+cellar_status cl_memory_check_past(const cellar_memory *memory, cellar_seq seq, cellar_pos n,
+                                   cellar_pos *replay_from, cellar_error *error)
+{
+    if (cl_memory_continue_at(memory, seq, n) == n) return CELLAR_OK;
+    cellar_pos from = cl_memory_rewind_to(memory, seq, n);
+    if (replay_from) *replay_from = from;
+    cellar_reason reason = reason_at(memory, seq, n);
+    CL_FAIL_BECAUSE(error, CELLAR_REPLAY, reason, from,
+                    "sequence %d cannot continue at %d, %s: rewind, and read again from %d",
+                    (int)seq, (int)n, cellar_reason_text(reason), (int)from);
+}
+
 cellar_status cellar_can_continue(const cellar_memory *memory, cellar_seq seq, cellar_pos n,
                                   cellar_pos *replay_from, cellar_error *error)
 {
     CL_TRY(cl_memory_check(memory, error));
     CL_TRY(cl_memory_check_seq(seq, error));
     if (n < 0) CL_FAIL(error, CELLAR_INVALID, n, "position %d is below 0", (int)n);
-    cellar_pos from = n;
-    for (uint32_t g = 0; g < memory->n_groups; g++) {
-        cellar_pos its = cl_group_continue_at(cl_memory_runs(memory, g, seq), n);
-        if (its < from) from = its;
-    }
-    if (from == n) return CELLAR_OK;
-    if (replay_from) *replay_from = from;
-    CL_FAIL(error, CELLAR_REPLAY, from,
-            "sequence %d cannot continue at %d, position %d is gone: read again from %d", (int)seq,
-            (int)n, (int)n - 1, (int)from);
+    return cl_memory_check_past(memory, seq, n, replay_from, error);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */

@@ -4,8 +4,8 @@
  * Sources: RoPE, Su et al., arXiv:2104.09864; YaRN, Peng et al., arXiv:2309.00071 (the ramp between
  * interpolated and kept frequencies is its section 3.2, the magnitude its section 3.4); M-RoPE, Wang
  * et al., arXiv:2409.12191, section 2.1: its pairs are those of NEOX with the same frequencies, only
- * the coordinate by which a pair turns differs. Pairs of the last section are left as they are: no
- * turn, no magnitude.
+ * the coordinate by which a pair turns differs. Pairs of the last section do not turn; the magnitude
+ * is theirs as well.
  */
 #include "rope.h"
 
@@ -183,7 +183,7 @@ void cl_rope_point_angles(const cl_rope *rope, int64_t pos, int32_t y, int32_t x
     uint32_t first = 0;
     for (uint32_t axis = 0; axis < 3; first += rope->sections[axis++])
         fill_angles(rope, first, rope->sections[axis], distances[axis], magnitude, c, s);
-    fill_angles(rope, first, rope->sections[3], 0, 1.0, c, s);
+    fill_angles(rope, first, rope->sections[3], 0, magnitude, c, s);
 }
 
 void cl_rope_turn(const cl_rope *rope, const cl_kernels *kernels, float *head, const float *c,
