@@ -903,18 +903,27 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_read_rows(const cellar_memory *m
  * too, and only read. All of them are CELLAR_INVALID outside a step, for layers that do not attend,
  * and for NULL arrays.
  *
- * An engine rotates K and Q by the positions of the micro-batch. After a shift, its stored keys are
- * rotated for old positions: cellar_settle puts the turns that are due into the list of moves, and
- * until it is called masks are refused (CELLAR_REFUSED, CELLAR_REASON_SHIFTED).
+ * An engine rotates K and Q by the positions of the micro-batch, as the layer's rope says. After a
+ * shift, its stored keys are rotated for old positions: cellar_settle puts the turns that are due
+ * into the list of moves, and until it is called masks and pages are refused (CELLAR_REFUSED,
+ * CELLAR_REASON_SHIFTED; error->at is the first such position). Layers without a rope need none of
+ * this. examples/own_tensors.c is a whole engine of this kind.
  */
 
-/* Which cells a micro-batch may look at: for each stream (pool that takes part) a range of them. */
+/*
+ * Which cells a micro-batch may look at: for each stream (pool that takes part) a range of n_kv of
+ * them. EQUAL splits keep the tokens of a pool together. Where a SIMPLE split does not, there is one
+ * stream for all tokens, over all cells: pool 0, first_cell 0.
+ */
 typedef struct cellar_stream {
     uint32_t pool;
-    uint32_t first_cell;      /* of the pool in this group */
+    /*
+     * Where the range begins: at the pool's first cell in this group, or before it when the pool is
+     * smaller than others and n_kv cells from there would end behind the last cell of the group.
+     */
+    uint32_t first_cell;
     uint32_t n_cells;         /* of the pool */
-    uint32_t first, n_tokens; /* tokens of the micro-batch that live in it; EQUAL splits keep them
-                                 together */
+    uint32_t first, n_tokens; /* tokens of the micro-batch that live in it */
 } cellar_stream;
 
 typedef struct cellar_extent {
@@ -924,16 +933,17 @@ typedef struct cellar_extent {
 
 /*
  * The extent of a micro-batch; streams [capacity] (may be NULL with capacity 0) gets its streams.
- * n_kv is a multiple of pad (>= 1) or all cells of the largest pool. CELLAR_INVALID also when there
- * are more streams than capacity (and it is not 0).
+ * n_kv is a multiple of pad (>= 1) or all cells of the largest pool (of the group, when there is one
+ * stream for several pools). It is the same for all micro-batches of a step with one pool.
+ * CELLAR_INVALID also when there are more streams than capacity (and it is not 0).
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_export_extent(
     const cellar_memory *memory, uint32_t ubatch, uint32_t layer, uint32_t pad,
     cellar_extent *extent, cellar_stream *streams, uint32_t capacity, cellar_error *error);
 
 /*
- * The extent of the largest micro-batch on a full memory: what buffers must be sized for. Works
- * outside a step too.
+ * The most streams, and the most cells of one, that a micro-batch can have on a full memory: what
+ * buffers must be sized for. Works outside a step too.
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_export_largest(const cellar_memory *memory,
                                                                uint32_t layer, uint32_t pad,
@@ -947,7 +957,8 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_export_rows(const cellar_memory 
 
 /*
  * For an engine that keeps V transposed: elements[n_tokens][n_kv_heads * v_size], where element j of
- * cell c lies at j * N + c, N being all cells of the group (cellar_group_info).
+ * cell c lies at j * N + c, N being all cells of the group (cellar_group_info). CELLAR_INVALID also
+ * with v_in_k.
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_export_elements(const cellar_memory *memory,
                                                                 uint32_t ubatch, uint32_t layer,
@@ -957,14 +968,18 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_export_elements(const cellar_mem
 /*
  * mask[n_tokens][n_kv] of CELLAR_F32 or CELLAR_F16: 0 where the token sees the cell first_cell + j
  * of its stream, -infinity where not; with ALiBi layers -|k - q| instead of 0 (slopes are the
- * engine's). n_kv as cellar_export_extent gave it. CELLAR_REFUSED: see above.
+ * engine's; F16 holds distances up to 65504, farther ones count as that). n_kv as
+ * cellar_export_extent gave it. CELLAR_REFUSED: see above. Cost: what is written, and the runs seen.
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_export_mask(const cellar_memory *memory,
                                                             uint32_t ubatch, uint32_t layer,
                                                             uint32_t n_kv, cellar_type type,
                                                             void *mask, cellar_error *error);
 
-/* buckets[n_tokens][n_kv]: the bucket of cellar_buckets for each pair; 0 where nothing is seen. */
+/*
+ * buckets[n_tokens][n_kv]: the bucket of cellar_buckets for each pair; 0 where nothing is seen.
+ * CELLAR_INVALID also for layers without buckets.
+ */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_export_buckets(const cellar_memory *memory,
                                                                uint32_t ubatch, uint32_t layer,
                                                                uint32_t n_kv, int32_t *buckets,
@@ -972,12 +987,15 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_export_buckets(const cellar_memo
 
 /*
  * Page tables, as paged attention kernels take them: for each segment of the micro-batch the pages
- * of page_size cells that hold what its sequence holds, this micro-batch included, in order of
- * position: pages indices[indptr[s]] .. indices[indptr[s + 1] - 1], of which the last holds
- * last_length[s] cells. indptr [n_segments + 1], last_length [n_segments], indices [capacity].
- * Page size 1 always works; larger ones need whole pages in order (CELLAR_REFUSED,
- * CELLAR_REASON_SCATTERED; cellar_compact helps). CELLAR_INVALID: capacity too small; error->at is
- * what is needed.
+ * of page_size cells that hold what its sequence holds, in order of position: pages
+ * indices[indptr[s]] .. indices[indptr[s + 1] - 1], of which the last holds last_length[s] cells.
+ * Page i is cells i * page_size and on. indptr [n_segments + 1], last_length [n_segments], indices
+ * [capacity] (NULL with 0). The list ends with the segment's last token (layers that are not causal:
+ * with the micro-batch), so a causal kernel aligns the ends of queries and keys. With a window it
+ * has the pages of which the segment's first token sees a part; later tokens may see less.
+ * Page size 1 always works. Larger ones must divide the group's cells (powers of two up to 32 do)
+ * and need whole pages in order (CELLAR_REFUSED, CELLAR_REASON_SCATTERED; cellar_compact helps).
+ * CELLAR_INVALID: capacity too small; error->at is what is needed.
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_export_pages(const cellar_memory *memory,
                                                              uint32_t ubatch, uint32_t layer,
