@@ -441,14 +441,25 @@ static void an_engine_is_told_every_move(void **state)
 
 /* ---- compaction ------------------------------------------------------------------------------ */
 
-/* Does some list hold both a cell and the one behind it, one after the other? */
+/* Do two runs of a list follow each other, rotated alike? */
+static bool goes_on(const cl_run *a, const cl_run *b)
+{
+    int32_t distance = b->pos - cl_run_last(a);
+    return a->shift == b->shift && (distance == 0 || distance == 1);
+}
+
+/* Does some list hold a cell and the one behind it, one after the other? */
 static bool is_joined(world *w, uint32_t cell)
 {
     for (uint32_t list = 0; list < cl_relocate_count_lists(&w->group); list++) {
         const cl_runs *runs = cl_relocate_list(&w->group, list);
-        for (uint32_t i = 0; runs && i < runs->n; i++)
-            if (cell >= runs->items[i].cell && cell + 1 - runs->items[i].cell < runs->items[i].len)
+        for (uint32_t i = 0; runs && i < runs->n; i++) {
+            const cl_run *run = &runs->items[i];
+            uint32_t end = run->cell + run->len - 1;
+            if (cell >= run->cell && cell < end) return true;
+            if (cell == end && i + 1 < runs->n && goes_on(run, run + 1) && run[1].cell == end + 1)
                 return true;
+        }
     }
     return false;
 }
@@ -463,10 +474,8 @@ static uint32_t find_places(world *w, uint32_t (*seen)[2])
         const cl_runs *runs = cl_relocate_list(&w->group, list);
         for (uint32_t i = 1; runs && i < runs->n; i++) {
             const cl_run *a = &runs->items[i - 1], *b = &runs->items[i];
-            int32_t distance = b->pos - cl_run_last(a);
             uint32_t end = a->cell + a->len - 1, k = 0;
-            if (a->shift != b->shift || distance > 1 || b->cell == end + 1 || is_joined(w, end))
-                continue;
+            if (!goes_on(a, b) || is_joined(w, end)) continue;
             while (k < n && (seen[k][0] != end || seen[k][1] != b->cell))
                 k++;
             assert_true(n < MAX_PLACES);
