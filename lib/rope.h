@@ -19,9 +19,11 @@
 
 typedef struct cl_rope {
     cellar_rope_kind kind;
-    uint32_t n_pairs;    /* n_rot / 2; 0 for CELLAR_ROPE_NONE */
-    double magnitude;    /* of the first rotation */
-    double *frequencies; /* [n_pairs] radians a position */
+    uint32_t n_pairs;     /* n_rot / 2; 0 for CELLAR_ROPE_NONE */
+    uint32_t first;       /* where the rotating elements begin in a head */
+    uint32_t sections[4]; /* CELLAR_ROPE_MROPE: pairs that turn by position, y, x, nothing */
+    double magnitude;     /* of the first rotation */
+    double *frequencies;  /* [n_pairs] radians a position */
 } cl_rope;
 
 /* The number of pairs a description rotates in a head of k_size elements. */
@@ -37,10 +39,17 @@ void cl_rope_init(cl_rope *out, const cellar_rope *rope, uint32_t k_size, double
 /* Do two valid descriptions, of heads of a_size and b_size elements, turn the same way? */
 bool cl_rope_same(const cellar_rope *a, uint32_t a_size, const cellar_rope *b, uint32_t b_size);
 
-/* Cosines, then sines: c[n_pairs], s[n_pairs] of a rotation by `distance` positions. */
+/*
+ * Cosines, then sines: c[n_pairs], s[n_pairs] of a rotation by `distance` positions (all axes of an
+ * M-RoPE alike: what a shift does).
+ */
 void cl_rope_angles(const cl_rope *rope, int64_t distance, double magnitude, float *c, float *s);
 
-/* Rotate one head in place with angles from cl_rope_angles. */
+/* The same for a token at a position and, with M-RoPE, a point (distances from the position). */
+void cl_rope_point_angles(const cl_rope *rope, int64_t pos, int32_t y, int32_t x, double magnitude,
+                          float *c, float *s);
+
+/* Rotate one head (from its first element) in place with such angles. */
 void cl_rope_turn(const cl_rope *rope, const cl_kernels *kernels, float *head, const float *c,
                   const float *s);
 

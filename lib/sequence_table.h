@@ -3,8 +3,8 @@
  *
  * The caller names a sequence with any number >= 0; inside it has a slot, which stays the same
  * while it exists (claims and plans refer to slots; pointers move when the table grows). A hash
- * table with linear probing leads from name to slot. A sequence without runs does not exist:
- * whoever empties one drops it.
+ * table with linear probing leads from name to slot. A sequence that holds nothing and lost nothing does
+ * not exist: whoever empties one drops it.
  */
 #ifndef CL_SEQUENCE_TABLE_H
 #define CL_SEQUENCE_TABLE_H
@@ -15,8 +15,14 @@
 
 typedef struct cl_sequence {
     cl_runs runs;
-    cellar_seq id;        /* -1: the slot is vacant */
-    uint32_t claim;       /* the block it claims, CL_NO_BLOCK if none */
+    cellar_seq id;  /* -1: the slot is vacant */
+    uint32_t claim; /* the block it claims, CL_NO_BLOCK if none */
+    uint32_t pool;  /* whose cells it holds */
+    /*
+     * Window groups: positions below this (sinks excepted) may be missing because the window had passed
+     * them and their cells were needed. 0: none is. Such a sequence exists even without runs.
+     */
+    int32_t lost;
     uint32_t next_vacant; /* while vacant: the next vacant slot, CL_NO_SLOT at the end */
 } cl_sequence;
 
@@ -59,9 +65,11 @@ uint32_t cl_sequence_table_find(const cl_sequence_table *table, cellar_seq id);
 const cl_runs *cl_sequence_table_runs(const cl_sequence_table *table, cellar_seq id);
 
 /*
- * The slot of a sequence, made (without runs) if need be; CL_NO_SLOT: no memory, nothing changed.
+ * The slot of a sequence, made (without runs, of that pool) if need be; CL_NO_SLOT: no memory, nothing
+ * changed.
  */
-uint32_t cl_sequence_table_add(cl_sequence_table *table, cl_alloc *alloc, cellar_seq id);
+uint32_t cl_sequence_table_add(cl_sequence_table *table, cl_alloc *alloc, cellar_seq id,
+                               uint32_t pool);
 
 /* Give back a sequence's slot and list. Its cells must have been released. */
 void cl_sequence_table_drop(cl_sequence_table *table, cl_alloc *alloc, uint32_t slot);
