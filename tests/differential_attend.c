@@ -43,12 +43,6 @@ static void add_row(const diff_round *r, view *seen, uint32_t layer, cellar_pos 
         (attention_model_row){.pos = pos, .stored_pos = stored_pos, .k = k, .v = v};
 }
 
-/* A point moves with its token. */
-static cellar_point point_at(cellar_point point, cellar_pos stored_pos, cellar_pos pos)
-{
-    return (cellar_point){point.y + (pos - stored_pos), point.x + (pos - stored_pos)};
-}
-
 static cellar_point trial_point(const trial *t, uint32_t i)
 {
     if (t->batch.points) return t->batch.points[i];
@@ -66,7 +60,7 @@ static bool look(diff_round *r, const trial *t, uint32_t me, uint32_t layer, vie
     for (uint32_t i = 0; i < past->n; i++) {
         const model_entry *entry = &past->entries[i];
         const model_cell *cell = &r->model.cells[entry->cell];
-        cellar_point there = point_at(cell->point, cell->stored_pos, entry->pos);
+        cellar_point there = memory_model_point(cell, entry->pos);
         if (!attention_model_sees(shape, t->positions[me], point, entry->pos, there, false))
             continue;
         if (!(entry->held >> group & 1))

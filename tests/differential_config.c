@@ -160,11 +160,13 @@ static void pick_pools(diff_round *r, cellar_config *config, uint32_t *shares, u
     config->pool_cells = shares;
 }
 
+/* Of one state: each tensor is aligned to 64 bytes. */
 static uint64_t state_bytes(const diff_round *r)
 {
     uint64_t n = 0;
     for (uint32_t l = 0; l < r->d.n_layers; l++)
-        n += recurrence_size(&r->d.layers[l]) * sizeof(float);
+        for (uint32_t t = 0; t < r->d.layers[l].n_states; t++)
+            n += (r->d.layers[l].state_sizes[t] * sizeof(float) + 63) / 64 * 64;
     return n;
 }
 
@@ -179,9 +181,8 @@ static void pick_room(diff_round *r, cellar_config *config, uint64_t *random)
     if (is_plain) return;
     config->n_sequences = 1 + random_below(random, r->n_names);
     config->is_window_full = random_one_in(random, 5);
-    /* State bytes as the library counts them are at least this, so that R is at most what is asked. */
     if (has_states && random_one_in(random, 2))
-        config->rollback_bytes = (1 + random_below(random, 4)) * (uint64_t)128;
+        config->rollback_bytes = state_bytes(r) * random_below(random, 4) + random_below(random, 100);
     if (random_one_in(random, 2)) config->checkpoint_bytes = 64 + random_below(random, 4096);
     if (random_one_in(random, 3)) config->checkpoint_interval = 1 + random_below(random, 12);
 }
@@ -214,7 +215,7 @@ static bool learn_groups(diff_round *r, const cellar_config *config)
         for (uint32_t p = 0; p < r->model.n_pools; p++)
             least += group->capacity[p];
         if (group->kind == CELLAR_LAYER_RECURRENT) {
-            group->n_kept = 1 + (uint32_t)(config->rollback_bytes / info.row_bytes);
+            group->n_kept = 1 + (uint32_t)(config->rollback_bytes / state_bytes(r));
             least = config->n_sequences * 2 * group->n_kept;
             for (uint32_t p = 0; p < MODEL_POOLS; p++)
                 group->capacity[p] = group->most[p] = p == 0 ? info.n_free : 0;
@@ -285,5 +286,7 @@ bool round_open(diff_round *r)
     cellar_error error = {0};
     if (drive_open(&r->d, &config, &error) != CELLAR_OK)
         return round_fail(r, "cellar_create: %s", error.message);
+    r->before.names = r->after.names = r->names;
+    r->before.n_names = r->after.n_names = r->n_names;
     return learn_groups(r, &config) && drive_snapshot_take(&r->before, r->d.memory);
 }

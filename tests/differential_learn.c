@@ -230,8 +230,6 @@ bool round_learn(diff_round *r)
         is_good = learn_sequence(r, r->names[s], s, true);
     is_good = is_good && match_return(r) &&
               judge_amounts(r, refs, reused != r->out->tally[TALLY_REUSED]);
-    for (uint32_t s = 0; s < r->n_names && is_good; s++)
-        memory_model_trim(memory_model_sequence(&r->model, r->names[s]));
     memory_model_recount(&r->model);
     bool has_lost = reclaimed != r->out->tally[TALLY_RECLAIMED];
     bool is_counted = r->after.stats.cells_reclaimed > r->reclaimed_before;

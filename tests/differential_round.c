@@ -189,7 +189,7 @@ static void note_cut(diff_round *r, cellar_seq seq, bool was_kept)
 /* Could the sequence go on at n by itself? */
 static bool goes_on(diff_round *r, cellar_seq seq, int64_t n)
 {
-    return memory_model_continues(&r->model, memory_model_sequence(&r->model, seq), n);
+    return memory_model_continues(&r->model, memory_model_sequence(&r->model, seq), n, false);
 }
 
 static void do_remove(diff_round *r)
@@ -360,6 +360,18 @@ static void do_clear(diff_round *r)
 
 /* ---- checkpoints ----------------------------------------------------------------------------- */
 
+/* Is it the largest position up to n at which the sequence can go on? */
+static bool match_target(diff_round *r, const char *call, const model_sequence *sequence,
+                         cellar_pos n, cellar_pos got)
+{
+    cellar_pos least = memory_model_rewind_target(&r->model, sequence, n, true);
+    cellar_pos most = memory_model_rewind_target(&r->model, sequence, n, false);
+    if (got < 0 || got > most || (!sequence->is_blurred && got < least))
+        return round_fail(r, "%s(%d, %d) goes to %d, expected %d", call, sequence->name, n, got,
+                          most);
+    return true;
+}
+
 /*
  * Without a blur the place is the one that the model finds; with one it must be a place from which
  * everything needed is there, which is looked at when the library's picture is taken.
@@ -380,14 +392,10 @@ static void do_rewind(diff_round *r)
     if (!is_done(r, "cellar_rewind", cellar_rewind(r->d.memory, seq, n, &from, e), verdict, e))
         return;
     const model_sequence *sequence = memory_model_sequence(&r->model, seq);
-    cellar_pos expected = memory_model_rewind_target(&r->model, sequence, n);
-    if (from < 0 || from > n || (!sequence->is_blurred && from != expected)) {
-        round_fail(r, "rewind(%d, %d) goes to %d, expected %d", seq, n, from, expected);
-        return;
-    }
-    bool was_kept = memory_model_continues(&r->model, sequence, from);
+    if (!match_target(r, "rewind", sequence, n, from)) return;
+    bool was_kept = memory_model_continues(&r->model, sequence, from, false);
     uint32_t held = sequence->n;
-    cellar_pos old_next = memory_model_pos_max(&r->model, seq) + 1;
+    int64_t old_next = memory_model_next(&r->model, sequence);
     memory_model_do_remove(&r->model, seq, from, -1);
     note_cut(r, seq, was_kept);
     r->permit.must_continue = true;
@@ -405,10 +413,10 @@ static void do_checkpoint(diff_round *r)
         return;
     bool is_needed = memory_model_has_windows(&r->model) ||
                      memory_model_recurrent_group(&r->model) != MODEL_NONE;
-    cellar_pos max = memory_model_pos_max(&r->model, seq);
-    if (!is_needed || max < 0) return;
+    if (!is_needed || memory_model_sequence(&r->model, seq)->n == 0) return;
+    model_sequence *sequence = memory_model_sequence(&r->model, seq);
     memory_model_doubt_all_checkpoints(&r->model);
-    memory_model_add_checkpoint(memory_model_sequence(&r->model, seq), max + 1, true);
+    memory_model_add_checkpoint(sequence, sequence->entries[sequence->n - 1].pos + 1, true);
     r->out->tally[TALLY_CHECKPOINTS_MADE]++;
 }
 
@@ -442,15 +450,17 @@ static void do_continue(diff_round *r)
     }
     const model_sequence *sequence = memory_model_sequence(&r->model, seq);
     model_verdict verdict = {MODEL_MAY(CELLAR_OK), -1};
-    cellar_pos expected = memory_model_rewind_target(&r->model, sequence, n);
-    if (!memory_model_continues(&r->model, sequence, n))
-        verdict = (model_verdict){MODEL_MAY(CELLAR_REPLAY), expected};
-    if (sequence->is_blurred)
-        verdict = (model_verdict){verdict.allowed | MODEL_MAY(CELLAR_REPLAY), MODEL_AT_UNSAID};
+    bool may = memory_model_continues(&r->model, sequence, n, false);
+    bool must = memory_model_continues(&r->model, sequence, n, true) && !sequence->is_blurred;
+    if (!must) verdict.at = MODEL_AT_UNSAID;
+    if (!must) verdict.allowed |= MODEL_MAY(CELLAR_REPLAY);
+    if (!may) verdict.allowed = MODEL_MAY(CELLAR_REPLAY);
     if (!round_judge_verdict(r, "cellar_can_continue", got, verdict, &error) || got == CELLAR_OK)
         return;
-    if (from < 0 || from > n || (!sequence->is_blurred && from != expected))
-        round_fail(r, "can_continue(%d, %d): replay from %d, expected %d", seq, n, from, expected);
+    if (error.at != from)
+        round_fail(r, "can_continue(%d, %d): replay from %d, error->at %lld", seq, n, from,
+                   (long long)error.at);
+    match_target(r, "can_continue", sequence, n, from);
 }
 
 /* Compare one row that was read back. */
@@ -543,13 +553,19 @@ static void close_round(diff_round *r)
         free(r->slot_of_real[g]);
 }
 
+/* The position behind the last. */
+static cellar_pos last_behind(const model_sequence *sequence)
+{
+    return sequence->n ? sequence->entries[sequence->n - 1].pos + 1 : 0;
+}
+
 /* Note what there is before an operation. */
 static void prepare(diff_round *r)
 {
     memset(&r->permit, 0, sizeof r->permit);
     r->permit.returned = -1;
     for (uint32_t s = 0; s < r->n_names; s++)
-        r->permit.next_before[s] = memory_model_pos_max(&r->model, r->names[s]) + 1;
+        r->permit.next_before[s] = last_behind(memory_model_sequence(&r->model, r->names[s]));
     for (uint32_t i = 0; i < r->before.n_cells; i++) {
         const cellar_cell *cell = &r->before.cells[i];
         uint32_t g = r->model_group[cell->group];

@@ -356,7 +356,8 @@ static bool match_replay(diff_round *r, const trial *t)
         uint32_t n;
         const cellar_seq *seqs = memory_model_batch_seqs(&t->batch, i, &n);
         for (uint32_t s = 0; s < n; s++) {
-            cellar_pos next = memory_model_pos_max(&r->model, seqs[s]) + 1;
+            const model_sequence *sequence = memory_model_sequence(&r->model, seqs[s]);
+            cellar_pos next = sequence->n ? sequence->entries[sequence->n - 1].pos + 1 : 0;
             if (cellar_can_continue(r->d.memory, seqs[s], next, NULL, NULL) != CELLAR_OK)
                 return true;
         }

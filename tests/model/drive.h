@@ -88,6 +88,8 @@ typedef struct drive_snapshot {
     uint32_t run_capacity, cell_capacity, checkpoint_capacity;
     cellar_group_info groups[DRIVE_GROUPS];
     cellar_statistics stats;
+    const cellar_seq *names; /* set by the caller: ask these for checkpoints; NULL: who holds any */
+    uint32_t n_names;
 } drive_snapshot;
 
 /* Fill a snapshot (zeroed, or used before). False: a call failed; says so on stderr. */

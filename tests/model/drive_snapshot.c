@@ -83,12 +83,14 @@ static void sort_runs(cellar_run *runs, uint32_t n)
     free(other);
 }
 
-/* The runs are sorted by sequence: ask once for each. */
+/* The runs are sorted by sequence: each is asked once. */
 static bool take_checkpoints(drive_snapshot *snapshot, const cellar_memory *memory)
 {
-    for (uint32_t i = 0; i < snapshot->n_runs && snapshot->stats.n_checkpoints > 0; i++) {
-        checkpoint_visit visit = {snapshot, snapshot->runs[i].seq};
-        if (i > 0 && snapshot->runs[i - 1].seq == visit.seq) continue;
+    uint32_t n = snapshot->names ? snapshot->n_names : snapshot->n_runs;
+    for (uint32_t i = 0; i < n && snapshot->stats.n_checkpoints > 0; i++) {
+        cellar_seq seq = snapshot->names ? snapshot->names[i] : snapshot->runs[i].seq;
+        checkpoint_visit visit = {snapshot, seq};
+        if (!snapshot->names && i > 0 && snapshot->runs[i - 1].seq == seq) continue;
         if (cellar_visit_checkpoints(memory, visit.seq, keep_checkpoint, &visit, NULL) != CELLAR_OK)
             return false;
     }

@@ -192,13 +192,6 @@ void memory_model_recount(memory_model *model)
         }
 }
 
-void memory_model_trim(model_sequence *sequence)
-{
-    while (sequence->n > 0 && sequence->entries[sequence->n - 1].held == 0)
-        sequence->n--;
-    if (sequence->n == 0) sequence->is_blurred = false;
-}
-
 /* ---- counting and looking -------------------------------------------------------------------- */
 
 uint32_t memory_model_count_used(const memory_model *model, uint32_t group, uint32_t pool)
@@ -232,6 +225,26 @@ cellar_pos memory_model_pos_max(memory_model *model, cellar_seq seq)
     for (uint32_t i = sequence->n; i-- > 0;)
         if (sequence->entries[i].held) return sequence->entries[i].pos;
     return -1;
+}
+
+cellar_point memory_model_point(const model_cell *cell, cellar_pos pos)
+{
+    cellar_pos move = pos - cell->stored_pos;
+    return (cellar_point){cell->point.y + move, cell->point.x + move};
+}
+
+int64_t memory_model_next(const memory_model *model, const model_sequence *sequence)
+{
+    int64_t largest = -1;
+    for (uint32_t i = sequence->n; i-- > 0;) {
+        const model_entry *entry = &sequence->entries[i];
+        if (entry->pos < sequence->entries[sequence->n - 1].pos) break;
+        cellar_point point = memory_model_point(&model->cells[entry->cell], entry->pos);
+        if (entry->pos > largest) largest = entry->pos;
+        if (point.y > largest) largest = point.y;
+        if (point.x > largest) largest = point.x;
+    }
+    return largest + 1;
 }
 
 const model_entry *memory_model_find(memory_model *model, cellar_seq seq, cellar_pos pos)

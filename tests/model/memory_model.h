@@ -140,8 +140,11 @@ bool memory_model_has_windows(const memory_model *model);
 /* After entries were changed by hand: count again who holds what. */
 void memory_model_recount(memory_model *model);
 
-/* What no group holds behind the last held position is forgotten. */
-void memory_model_trim(model_sequence *sequence);
+/* Where the next token goes: behind the last, image coordinates included; 0 when empty. */
+int64_t memory_model_next(const memory_model *model, const model_sequence *sequence);
+
+/* The point of a cell that now stands at pos: it moves with its token. */
+cellar_point memory_model_point(const model_cell *cell, cellar_pos pos);
 
 /* ---- batches (memory_model_batch.c) ---------------------------------------------------------- */
 
@@ -180,12 +183,16 @@ bool memory_model_sees(const model_group *group, int64_t q, const model_entry *e
 /* Does every group have what a token at q must see? */
 bool memory_model_has_all(const memory_model *model, const model_sequence *sequence, int64_t q);
 
-/* Can the sequence be cut off and continued at n? */
-bool memory_model_continues(const memory_model *model, const model_sequence *sequence, int64_t n);
+/*
+ * Can the sequence be cut off and continued at n? Where every group has given up position n - 1 and
+ * nothing before n is seen, the header says two things: is_strict says no.
+ */
+bool memory_model_continues(const memory_model *model, const model_sequence *sequence, int64_t n,
+                            bool is_strict);
 
 /* The largest position up to n at which it can go on, from a checkpoint if need be. */
 cellar_pos memory_model_rewind_target(const memory_model *model, const model_sequence *sequence,
-                                      int64_t n);
+                                      int64_t n, bool is_strict);
 
 /* Cells of a pool that the next tokens of all its sequences see. */
 uint32_t memory_model_count_needed(const memory_model *model, uint32_t group, uint32_t pool);

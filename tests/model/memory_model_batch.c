@@ -45,6 +45,28 @@ static bool hold_the_same(const model_sequence *a, const model_sequence *b, bool
     return true;
 }
 
+/* As memory_model_next, with tokens of the trial at the end. */
+static int64_t next_in_trial(const memory_model *model, const cellar_batch *batch,
+                             const model_sequence *sequence)
+{
+    int64_t largest = -1;
+    if (sequence->n == 0 || sequence->entries[sequence->n - 1].cell < TRIAL)
+        return memory_model_next(model, sequence);
+    for (uint32_t i = sequence->n; i-- > 0;) {
+        const model_entry *entry = &sequence->entries[i];
+        if (entry->pos < sequence->entries[sequence->n - 1].pos) break;
+        cellar_point point = {entry->pos, entry->pos};
+        if (entry->cell < TRIAL)
+            point = memory_model_point(&model->cells[entry->cell], entry->pos);
+        else if (batch->points)
+            point = batch->points[entry->cell - TRIAL];
+        if (entry->pos > largest) largest = entry->pos;
+        if (point.y > largest) largest = point.y;
+        if (point.x > largest) largest = point.x;
+    }
+    return largest + 1;
+}
+
 /* Where token i has to stand given what its sequences hold, or -1 if it may not be read. */
 static cellar_pos place(memory_model *model, const cellar_batch *batch, uint32_t i,
                         bool *is_doubtful)
@@ -59,17 +81,19 @@ static cellar_pos place(memory_model *model, const cellar_batch *batch, uint32_t
         if (memory_model_pool(model, seqs[s]) != memory_model_pool(model, seqs[0]) ||
             !hold_the_same(first, memory_model_sequence(model, seqs[s]), is_doubtful))
             return -1;
-    int64_t next = first->n ? (int64_t)first->entries[first->n - 1].pos + 1 : 0;
+    int64_t next = next_in_trial(model, batch, first);
     if (batch->positions) {
         int64_t given = batch->positions[i];
-        int64_t least = batch->points && first->n ? next - 1 : next;
+        int64_t last = first->n ? first->entries[first->n - 1].pos : -1;
+        int64_t least = batch->points ? last : last + 1;
         if (first->n && (model->has_points ? given < least : given != next)) return -1;
         next = given;
     }
     if (next < 0 || next > INT32_MAX - 1) return -1;
     if (batch->points) {
-        int64_t y = batch->points[i].y - next, x = batch->points[i].x - next;
-        if (!model->has_points || y > 32767 || y < -32767 || x > 32767 || x < -32767) return -1;
+        int64_t y = batch->points[i].y, x = batch->points[i].x;
+        if (y < 0 || x < 0 || y > INT32_MAX - 1 || x > INT32_MAX - 1) return -1;
+        if (y - next > 32767 || next - y > 32767 || x - next > 32767 || next - x > 32767) return -1;
     }
     return (cellar_pos)next;
 }
@@ -121,10 +145,12 @@ static void judge_past(memory_model *model, const cellar_batch *batch, const cel
             if (sequence->is_blurred) verdict->allowed |= MODEL_MAY(CELLAR_REPLAY);
             if (memory_model_has_all(model, sequence, positions[i])) continue;
             int64_t next = (int64_t)sequence->entries[sequence->n - 1].pos + 1;
+            cellar_pos target = memory_model_rewind_target(model, sequence, next, false);
             verdict->allowed = MODEL_MAY(CELLAR_REPLAY);
-            verdict->at = n_lacking++ || sequence->is_blurred || positions[i] != next
+            verdict->at = n_lacking++ || sequence->is_blurred || positions[i] != next ||
+                                  memory_model_rewind_target(model, sequence, next, true) != target
                               ? MODEL_AT_UNSAID
-                              : memory_model_rewind_target(model, sequence, next);
+                              : target;
         }
     }
 }

@@ -257,6 +257,20 @@ static bool is_held_outside(const model_sequence *sequence, int64_t from, int64_
     return false;
 }
 
+/*
+ * Would an entry come to stand before one that is not moved? The header does not say whether a
+ * division may do that.
+ */
+static bool passes_others(const model_sequence *sequence, int64_t from, int64_t to, int64_t pos,
+                          int64_t old)
+{
+    for (uint32_t i = 0; i < sequence->n; i++) {
+        const model_entry *other = &sequence->entries[i];
+        if (!is_in(other, from, to) && other->pos > pos && other->pos < old) return true;
+    }
+    return false;
+}
+
 /* Where an entry of the range goes. */
 static int64_t moved(int64_t pos, int64_t delta, int64_t divisor)
 {
@@ -280,13 +294,17 @@ static model_verdict judge_move(memory_model *model, cellar_seq seq, int64_t fro
         if (pos > INT32_MAX - 1)
             verdict = both(verdict, VERDICT(MODEL_MAY(CELLAR_OK) | invalid.allowed, 0));
     }
-    for (uint32_t i = 0; i < sequence->n && verdict.allowed == fine.allowed; i++) {
+    for (uint32_t i = 0; i < sequence->n && verdict.allowed != MODEL_MAY(CELLAR_REFUSED); i++) {
         const model_entry *entry = &sequence->entries[i];
         int64_t pos = moved(entry->pos, delta, divisor);
         if (!is_in(entry, from, to) || pos < 0 || (pos >= from && pos < to)) continue;
+        if (divisor && passes_others(sequence, from, to, pos, entry->pos))
+            verdict = VERDICT(OK_OR_REFUSED, MODEL_AT_UNSAID);
         if (!is_held_outside(sequence, from, to, pos)) continue;
         if (entry->held)
-            verdict = VERDICT(MODEL_MAY(CELLAR_REFUSED), pos);
+            verdict = VERDICT(MODEL_MAY(CELLAR_REFUSED), verdict.allowed == fine.allowed
+                                                             ? pos
+                                                             : MODEL_AT_UNSAID);
         else
             verdict = VERDICT(OK_OR_REFUSED, MODEL_AT_UNSAID);
     }
@@ -353,8 +371,10 @@ static void do_move(memory_model *model, cellar_seq seq, int64_t from, int64_t t
     }
     sequence->n = n;
     memory_model_sort(sequence);
-    memory_model_trim(sequence);
-    if (sequence->n == 0) sequence->n_checkpoints = 0;
+    if (sequence->n == 0) {
+        sequence->n_checkpoints = 0;
+        sequence->is_blurred = false;
+    }
     memory_model_recount(model);
 }
 

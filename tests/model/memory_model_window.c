@@ -42,12 +42,13 @@ bool memory_model_has_all(const memory_model *model, const model_sequence *seque
     return true;
 }
 
-bool memory_model_continues(const memory_model *model, const model_sequence *sequence, int64_t n)
+bool memory_model_continues(const memory_model *model, const model_sequence *sequence, int64_t n,
+                            bool is_strict)
 {
     if (n == 0) return true;
     uint32_t last = last_below(sequence, n);
     if (last == sequence->n || sequence->entries[last].pos != n - 1) return false;
-    bool is_held = false;
+    bool is_held = !is_strict;
     for (uint32_t i = 0; i <= last; i++)
         is_held |= sequence->entries[i].pos == n - 1 && sequence->entries[i].held;
     for (uint32_t g = 0; g < model->n_groups && is_held; g++)
@@ -56,11 +57,11 @@ bool memory_model_continues(const memory_model *model, const model_sequence *seq
 }
 
 cellar_pos memory_model_rewind_target(const memory_model *model, const model_sequence *sequence,
-                                      int64_t n)
+                                      int64_t n, bool is_strict)
 {
     for (uint32_t i = sequence->n; i-- > 0;) {
         int64_t here = (int64_t)sequence->entries[i].pos + 1;
-        if (here <= n && (memory_model_continues(model, sequence, here) ||
+        if (here <= n && (memory_model_continues(model, sequence, here, is_strict) ||
                           memory_model_has_checkpoint(sequence, here)))
             return (cellar_pos)here;
     }
