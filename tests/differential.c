@@ -118,6 +118,24 @@ static double seconds_now(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
+/* Do two messages say the same, numbers apart? Else shortening would wander off to another bug. */
+static bool same_failure(const char *a, const char *b)
+{
+    enum { ENOUGH = 24 };
+    uint32_t n = 0;
+    while (n < ENOUGH && *a && *b) {
+        if ((*a >= '0' && *a <= '9') || *a == '-') {
+            a++;
+        } else if ((*b >= '0' && *b <= '9') || *b == '-') {
+            b++;
+        } else {
+            if (*a++ != *b++) return false;
+            n++;
+        }
+    }
+    return n == ENOUGH || *a == *b;
+}
+
 /* Try the list without [first, first + len); keep the shorter one if it still fails. */
 static bool try_without(const settings *s, const round_options *options, operation *list,
                         uint32_t *n, uint32_t first, uint32_t len, outcome *out)
@@ -128,6 +146,7 @@ static bool try_without(const settings *s, const round_options *options, operati
     memcpy(shorter, list, first * sizeof *list);
     memcpy(shorter + first, list + first + len, (*n - first - len) * sizeof *list);
     run_list(s, options, shorter, left, &attempt);
+    attempt.failed = attempt.failed && same_failure(attempt.message, out->message);
     if (attempt.failed) {
         memcpy(list, shorter, left * sizeof *list);
         *n = attempt.at + 1 < left ? attempt.at + 1 : left;

@@ -225,28 +225,38 @@ static bool count_held(const diff_round *r, const model_sequence *sequence, uint
     return is_plain;
 }
 
+/* Looks at one place to go on: the last that is impossible, the first possible one behind it. */
+static void look_at(const diff_round *r, const model_sequence *sequence, int64_t n, int64_t *worst,
+                    int64_t *next)
+{
+    if (memory_model_continues(&r->model, sequence, n, true)) {
+        if (*next > n) *next = n;
+    } else {
+        *worst = n;
+        *next = INT64_MAX;
+    }
+}
+
 /*
- * rewind_min: from there on the sequence can be cut at every held position; and, where the model
- * knows as much as the library, not at all of them from further back.
+ * rewind_min: from there on the sequence can be cut behind every held position; and, where the
+ * model knows as much as the library, it is not further on than it has to be.
  */
 static bool match_bound(diff_round *r, const model_sequence *sequence, cellar_pos bound)
 {
-    int64_t worst = -1, after_worst = INT64_MAX;
+    int64_t worst = -1, next = INT64_MAX, last_worst = -1, most = 0;
     if (sequence->n > 120 && !random_one_in(&r->random, 16)) return true;
     for (uint32_t i = 0; i < sequence->n; i++) {
-        int64_t n = (int64_t)sequence->entries[i].pos + 1;
-        if (!sequence->entries[i].held || n == worst) continue;
-        if (memory_model_continues(&r->model, sequence, n, true))
-            after_worst = after_worst > n ? n : after_worst;
-        else
-            worst = n, after_worst = INT64_MAX;
+        if (!sequence->entries[i].held) continue;
+        int64_t pos = sequence->entries[i].pos;
+        look_at(r, sequence, pos, &last_worst, &next);
+        look_at(r, sequence, pos + 1, &last_worst, &next);
+        if (!memory_model_continues(&r->model, sequence, pos + 1, true)) worst = pos + 1;
     }
     if (worst >= bound && worst > 0)
         return round_fail(r, "sequence %d: rewind_min is %d, but it cannot go on at %lld",
                           sequence->name, bound, (long long)worst);
     if (sequence->is_blurred) return true;
-    int64_t first = sequence->n ? sequence->entries[0].pos : 0;
-    int64_t most = worst >= 0 ? after_worst : first > 0 ? first + 1 : 0;
+    if (last_worst >= 0) most = next;
     r->out->tally[TALLY_EXACT_BOUNDS] += worst >= 0;
     if (bound > most)
         return round_fail(r, "sequence %d: rewind_min is %d, but it can go on from %lld on",

@@ -182,7 +182,8 @@ static void pick_room(diff_round *r, cellar_config *config, uint64_t *random)
     config->n_sequences = 1 + random_below(random, r->n_names);
     config->is_window_full = random_one_in(random, 5);
     if (has_states && random_one_in(random, 2))
-        config->rollback_bytes = state_bytes(r) * random_below(random, 4) + random_below(random, 100);
+        config->rollback_bytes = state_bytes(r) * random_below(random, 4) +
+                                 random_below(random, 100);
     if (random_one_in(random, 2)) config->checkpoint_bytes = 64 + random_below(random, 4096);
     if (random_one_in(random, 3)) config->checkpoint_interval = 1 + random_below(random, 12);
 }

@@ -90,8 +90,11 @@ static bool judge_loss(diff_round *r, const model_sequence *sequence, uint32_t g
     if (!is_own && !is_overrun && memory_model_sees(group, next_before, entry))
         return round_fail(r, "sequence %d group %u gave up position %d, which an abort needs", name,
                           g, entry->pos);
+    /* What an abort needed stays, though the step's own tokens behind it had to go. */
     for (uint32_t j = 0; j < i; j++)
-        if ((now[j] >> g & 1) && sequence->entries[j].pos >= (int64_t)group->window.n_sinks)
+        if ((now[j] >> g & 1) && sequence->entries[j].pos >= (int64_t)group->window.n_sinks &&
+            !(is_own && sequence->entries[j].pos < next_before &&
+              memory_model_sees(group, next_before - r->model.has_points, &sequence->entries[j])))
             return round_fail(r, "sequence %d group %u gave up position %d before %d", name, g,
                               entry->pos, sequence->entries[j].pos);
     r->out->tally[TALLY_RECLAIMED]++;

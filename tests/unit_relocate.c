@@ -128,8 +128,8 @@ static void open_world(world *w, uint64_t seed, uint32_t n0, uint32_t n1)
     w->checkpoints.is_live = w->is_live;
     cl_sequence_table_init(&w->group.sequences.table);
     assert_true(cl_cells_create(cells_of(w), w->pools, 2, true, alloc));
-    w->stores[1] = (cellar_row_store){
-        store_allocate, store_release, NULL, store_read, store_write, store_copy, NULL, w};
+    w->stores[1] = (cellar_row_store){store_allocate, store_release, NULL, store_read,
+                                      store_write,    store_copy,    NULL, w};
     cl_storage_layout layout = {.cells_a_block = CL_BLOCK, .kind = CELLAR_BYTES_ROWS};
     assert_true(cl_storage_add(&layout, &w->rows, 2, 4, CELLAR_F32, 1));
     assert_int_equal(cl_storage_create(&w->group.storage, &layout, &w->rows, 1, w->stores, 2,

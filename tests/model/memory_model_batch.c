@@ -223,7 +223,12 @@ model_verdict memory_model_judge_batch(memory_model *model, const cellar_batch *
 {
     model_verdict verdict = {MODEL_MAY(CELLAR_INVALID), MODEL_AT_UNSAID};
     if (batch->n_tokens == 0) return verdict;
-    if (batch->n_tokens > model->n_cells) { /* refused before its tokens are looked at */
+    bool keeps_all = false; /* else a batch may be longer than what is kept of it */
+    for (uint32_t g = 0; g < model->n_groups; g++)
+        keeps_all |= model->groups[g].kind == CELLAR_LAYER_ATTENTION &&
+                     model->groups[g].window.kind == CELLAR_WINDOW_NONE;
+    bool is_long = batch->n_tokens > model->n_cells;
+    if (is_long && keeps_all) { /* refused before its tokens are looked at */
         verdict.allowed = MODEL_MAY(CELLAR_FULL);
         if (batch->points && !model->has_points) verdict.allowed |= MODEL_MAY(CELLAR_INVALID);
         if (model->n_groups == 1 && model->n_pools == 1 &&
@@ -236,12 +241,15 @@ model_verdict memory_model_judge_batch(memory_model *model, const cellar_batch *
     bool is_doubtful = false;
     uint32_t n = read_for_trial(model, batch, positions, &is_doubtful);
     if (n < batch->n_tokens) {
-        verdict.at = is_doubtful ? MODEL_AT_UNSAID : n;
+        verdict.at = is_doubtful || is_long ? MODEL_AT_UNSAID : n;
+        if (is_long) verdict.allowed |= MODEL_MAY(CELLAR_FULL);
         return verdict;
     }
     verdict = (model_verdict){MODEL_MAY(CELLAR_OK), -1};
     judge_past(model, batch, positions, &verdict);
     judge_room(model, batch, &verdict);
+    if (is_long)
+        verdict = (model_verdict){verdict.allowed | MODEL_MAY(CELLAR_FULL), MODEL_AT_UNSAID};
     if (is_doubtful)
         verdict = (model_verdict){verdict.allowed | MODEL_MAY(CELLAR_INVALID), MODEL_AT_UNSAID};
     return verdict;

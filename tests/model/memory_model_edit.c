@@ -65,7 +65,14 @@ model_verdict memory_model_judge_remove(memory_model *model, cellar_seq seq, cel
     if (seq < 0 || !memory_model_plain_range(p0, p1, &from, &to)) return invalid;
     const model_sequence *sequence = memory_model_sequence(model, seq);
     uint32_t group = memory_model_recurrent_group(model), n = count_in(sequence, from, to);
-    if (group == MODEL_NONE || n == 0 || n == sequence->n) return fine;
+    if (group == MODEL_NONE || sequence->n == 0) return fine;
+    /*
+     * Where a sequence began is not part of a state: what the library may say to a range that does
+     * not begin at 0 but names everything, or ends before the first token, is left open.
+     */
+    bool is_before = n == 0 && from < to && to <= sequence->entries[0].pos;
+    if (is_before || (n == sequence->n && from > 0)) return VERDICT(OK_OR_REFUSED, MODEL_AT_UNSAID);
+    if (n == 0 || n == sequence->n) return fine;
     uint32_t left = sequence->n - n;
     bool is_end = is_in(&sequence->entries[sequence->n - 1], from, to);
     if (is_end && has_state(sequence, group, left - 1)) return fine;
@@ -302,13 +309,15 @@ static model_verdict judge_move(memory_model *model, cellar_seq seq, int64_t fro
             verdict = VERDICT(OK_OR_REFUSED, MODEL_AT_UNSAID);
         if (!is_held_outside(sequence, from, to, pos)) continue;
         if (entry->held)
-            verdict = VERDICT(MODEL_MAY(CELLAR_REFUSED), verdict.allowed == fine.allowed
-                                                             ? pos
-                                                             : MODEL_AT_UNSAID);
+            verdict = VERDICT(MODEL_MAY(CELLAR_REFUSED),
+                              verdict.allowed == fine.allowed ? pos : MODEL_AT_UNSAID);
         else
             verdict = VERDICT(OK_OR_REFUSED, MODEL_AT_UNSAID);
     }
-    if (memory_model_recurrent_group(model) == MODEL_NONE || n == 0) return verdict;
+    if (memory_model_recurrent_group(model) == MODEL_NONE || sequence->n == 0) return verdict;
+    if (n == 0) /* a state does not know where its sequence began */
+        return VERDICT(from < to && to <= sequence->entries[0].pos ? OK_OR_REFUSED : fine.allowed,
+                       MODEL_AT_UNSAID);
     if (n < sequence->n)
         return VERDICT(is_needless ? OK_OR_REFUSED : MODEL_MAY(CELLAR_REFUSED), MODEL_AT_UNSAID);
     if (is_cut || from > 0 || divisor > 1 || (is_needless && divisor))
@@ -353,6 +362,8 @@ static void do_move(memory_model *model, cellar_seq seq, int64_t from, int64_t t
 {
     model_sequence *sequence = memory_model_sequence(model, seq);
     uint32_t n = 0, n_moved = count_in(sequence, from, to);
+    /* What becomes of checkpoints behind a range that holds nothing is not said. */
+    if (from < to) memory_model_doubt_checkpoints(sequence, from, INT64_MAX, 0);
     if (n_moved == 0 || divisor == 1 || (divisor == 0 && delta == 0)) return;
     if (memory_model_has_gap(model, sequence)) {
         sequence->is_blurred = true;
