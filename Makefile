@@ -238,7 +238,7 @@ test_needs := $(call chosen,$(test_programs)) \
 all_tests := $(basename $(notdir $(test_programs) $(test_scripts)))
 unknown_tests = $(foreach t,$(ONLY),$(if $(filter $(t),$(all_tests)),,$(t)))
 ifneq ($(filter check test,$(MAKECMDGOALS)),)
-$(if $(unknown_tests),$(error there is no test $(strip $(unknown_tests)); there are: $(sort $(all_tests))))
+$(if $(strip $(unknown_tests)),$(error there is no test $(strip $(unknown_tests)); there are: $(sort $(all_tests))))
 endif
 
 check: $(test_needs) $(if $(is_default),$(if $(ONLY),,links))
