@@ -15,6 +15,7 @@
 #include <cmocka.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "half.h"
 #include "model/drive.h"
@@ -192,14 +193,15 @@ static int32_t bucket_of(const cellar_buckets *b, int64_t r)
 
 /* ---- masks ----------------------------------------------------------------------------------- */
 
-static const held *find_seen(const world *w, const cellar_layer *layer, const held *query,
-                             uint32_t cell)
+/* For each cell the key in it that a query sees; NULL: none. */
+static void find_seen(const world *w, const cellar_layer *layer, const held *query,
+                      const held *seen[MAX_CELLS])
 {
+    memset(seen, 0, MAX_CELLS * sizeof *seen);
     for (uint32_t i = 0; i < w->n_held; i++) {
         const held *key = &w->held[i];
-        if (key->seq == query->seq && key->cell == cell && sees(layer, key, query)) return key;
+        if (key->seq == query->seq && sees(layer, key, query)) seen[key->cell] = key;
     }
-    return NULL;
 }
 
 static const cellar_stream *stream_of(const cellar_stream *streams, uint32_t n, uint32_t token)
@@ -217,10 +219,9 @@ typedef struct dense {
     int32_t buckets[MAX_BATCH * MAX_CELLS];
 } dense;
 
-static void compare_pair(world *w, const cellar_layer *layer, const held *query, uint32_t cell,
+static void compare_pair(world *w, const cellar_layer *layer, const held *query, const held *key,
                          const dense *d, size_t at)
 {
-    const held *key = find_seen(w, layer, query, cell);
     bool has_buckets = layer->buckets.n > 0;
     if (!key) {
         assert_true(isinf(d->f32[at]) && d->f32[at] < 0);
@@ -271,8 +272,11 @@ static void check_mask(world *w, uint32_t ubatch, uint32_t l, uint32_t pad)
         }
         assert_true(stream->first_cell + extent.n_kv <= info.n_cells);
         uint32_t before = w->n_seen;
+        const held *seen[MAX_CELLS];
+        find_seen(w, layer, &query, seen);
         for (uint32_t j = 0; j < extent.n_kv; j++)
-            compare_pair(w, layer, &query, stream->first_cell + j, d, (size_t)i * extent.n_kv + j);
+            compare_pair(w, layer, &query, seen[stream->first_cell + j], d,
+                         (size_t)i * extent.n_kv + j);
         assert_true(w->n_seen > before); /* itself */
     }
     w->n_masks++;
