@@ -419,7 +419,8 @@ typedef struct cellar_config {
     uint64_t budget_bytes; /* nothing is allocated beyond this; 0 (default): no limit */
     /*
      * A sequence whose runs have more different shifts than this has their keys rotated again when
-     * a step begins (as cellar_settle does; as far as there is room). 0: never; default 256.
+     * a step begins (as cellar_settle does; as far as there is room, not in external groups, and not
+     * when a token stands in several sequences). 0: never; default 256.
      */
     uint32_t max_shifts;
     bool is_contiguous; /* a micro-batch's tokens of one sequence must lie in one stretch */
@@ -603,6 +604,8 @@ typedef struct cellar_ubatch {
  * A window group without enough free cells gives up cells that no query can see any more, the
  * oldest first, and checkpoints after those. It needs room for what the next token of each sequence
  * sees and for one micro-batch, since an abort must be able to restore the former.
+ * A sequence with more than max_shifts different shifts may have its keys rotated again here; that
+ * stays so if the step is refused later or aborted. It changes cells and shifts, never what is held.
  * Cost: the batch, plus the runs of its sequences, plus a scan of the free map (a bit a cell) when
  * a sequence cannot simply continue where it ended.
  */
@@ -759,10 +762,13 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_divide(cellar_memory *memory, ce
 
 /*
  * Rotate the keys of a sequence where they lie, so that no shift is left: in place if nobody else
- * holds a cell, else into free ones. Never needed for correct results; it makes a sequence of many
- * different shifts cheap to attend to again, and engines with tensors of their own need it after a
- * shift (their part is in the list of moves). Rounds each key once more. CELLAR_FULL: nothing was
- * changed. CELLAR_INVALID, CELLAR_BUSY, CELLAR_NO_MEMORY, CELLAR_IO.
+ * holds a cell and its rows have an address, else into free ones. Never needed for correct results;
+ * it makes a sequence of many different shifts cheap to attend to again, and engines with tensors of
+ * their own need it after a shift (their part is in the list of moves). Rounds each key once more.
+ * The sequence then shares its once shifted cells with nobody. In a group where no layer rotates keys
+ * there is nothing to rotate, and shared cells keep their shift. CELLAR_FULL (error->at: cells that
+ * are missing), CELLAR_IO and all others: nothing was changed. CELLAR_INVALID, CELLAR_BUSY,
+ * CELLAR_NO_MEMORY.
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_settle(cellar_memory *memory, cellar_seq seq,
                                                        cellar_error *error);
@@ -1027,9 +1033,12 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_confirm_moves(cellar_memory *mem
 
 /*
  * Move at most max_rows cells so that runs become longer and held cells lie lower. Never needed:
- * free cells are always usable; it makes attention stream better and lowers n_kv. *n_moved (may be
- * NULL): cells moved; fewer than max_rows: there is nothing left to do. CELLAR_INVALID,
- * CELLAR_BUSY, CELLAR_NO_MEMORY, CELLAR_IO.
+ * free cells are always usable; it makes attention stream better and lowers n_kv. Deterministic; calls
+ * of one size come to an end. *n_moved (may be NULL): cells moved; 0: there is nothing left to do.
+ * (Fewer than max_rows says the same, but for external groups, where a call moves no row twice and
+ * none before cellar_confirm_moves, and for cells at which several sequences part, which must not be
+ * parted by a call that ends there.) After a failure what was moved before it stays moved, which only
+ * cell numbers show. CELLAR_INVALID, CELLAR_BUSY, CELLAR_NO_MEMORY, CELLAR_IO.
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_compact(cellar_memory *memory, uint32_t max_rows,
                                                         uint32_t *n_moved, cellar_error *error);
@@ -1069,7 +1078,10 @@ typedef struct cellar_statistics {
     uint64_t n_runs;       /* over all groups */
     uint32_t n_checkpoints;
     uint32_t n_moves; /* that wait for the engine */
-    /* Places where a sequence goes on in cells that do not follow, for each 32 cells held; 0..1. */
+    /*
+     * Places where a sequence goes on in cells that do not follow, for each 32 cells held; 0..1. Each
+     * counts once, however many share it, and not at all where sequences part.
+     */
     float fragmentation;
     bool wants_compaction; /* fragmentation >= cellar_config.compaction_threshold > 0 */
     cellar_sizes sizes;    /* bytes held now, those in stores of the caller included */
