@@ -265,13 +265,6 @@ static uint32_t count_pending(const cl_runs *pending, cellar_pos pos, uint32_t c
     return n;
 }
 
-static bool has_member(const cl_step *step, uint32_t token, uint32_t member)
-{
-    for (uint32_t k = step->member_begin[token]; k < step->member_begin[token + 1]; k++)
-        if (step->member_of[k] == member) return true;
-    return false;
-}
-
 cl_export_held cl_exports_held(const cl_export *export, uint32_t member, uint32_t n_segments)
 {
     const cl_step *step = export->step;
@@ -282,7 +275,7 @@ cl_export_held cl_exports_held(const cl_export *export, uint32_t member, uint32_
     const cellar_segment *segments = step->segments + step->segment_begin[export->ubatch];
     for (uint32_t s = n_segments; s-- > 0;) {
         uint32_t token = export->first + segments[s].first;
-        if (!has_member(step, token, member)) continue;
+        if (!cl_exports_has_member(step, token, member)) continue;
         token += segments[s].n_tokens - 1;
         held.n_pending = count_pending(held.pending, step->positions[token],
                                        group->cells_of[token]);
