@@ -41,6 +41,12 @@ typedef struct cl_victim {
     cl_run run;
 } cl_victim;
 
+/* What is written about a cell. */
+typedef struct cl_content {
+    int32_t stored_pos, token;
+    cl_point point;
+} cl_content;
+
 /* The states of one segment of the open step (recurrent groups). */
 typedef struct cl_segment_states {
     uint32_t source;       /* CELLAR_NO_STATE: zeros */
@@ -96,6 +102,8 @@ typedef struct cl_group {
     uint32_t *first_tokens;       /* [n_members + 1] into by_first */
     uint32_t *by_first;           /* [n_tokens] tokens by their first member, in order */
     cl_pool *old_pools;           /* [n_pools] as before the step: hints and counts */
+    cl_content *old_contents;     /* [n_tokens] of the cells, as before (window groups) */
+    uint32_t n_old_contents;
     cl_victim *victims;
     uint32_t n_victims, victim_capacity;
     bool is_written;           /* rows of the step are stored: victims cannot be given back */
