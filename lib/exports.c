@@ -127,6 +127,22 @@ static uint32_t cells_of_largest_pool(const cl_cells *cells)
     return largest;
 }
 
+/*
+ * Cells of the step that a later micro-batch has given up again are held by nobody, but its earlier
+ * ones look at them.
+ */
+static void cover_step(const cl_export *export, cl_export_streams *streams)
+{
+    const cl_group *group = export->group;
+    if (!group->reuses_cells) return;
+    for (uint32_t token = 0; token < export->step->n_tokens; token++) {
+        uint32_t first = 0;
+        if (!streams->is_whole)
+            first = first_of_pool(&group->sequences.cells, pool_of(export, token));
+        streams->cover = larger(streams->cover, group->cells_of[token] + 1 - first);
+    }
+}
+
 void cl_exports_streams(const cl_export *export, cl_export_streams *streams)
 {
     const cl_cells *cells = &export->group->sequences.cells;
@@ -137,6 +153,7 @@ void cl_exports_streams(const cl_export *export, cl_export_streams *streams)
         streams->limit = cells->n;
         for (uint32_t pool = 0; pool < cells->n_pools; pool++)
             streams->cover = larger(streams->cover, end_of_held(cells, pool));
+        cover_step(export, streams);
         return;
     }
     streams->limit = cells_of_largest_pool(cells);
@@ -146,6 +163,7 @@ void cl_exports_streams(const cl_export *export, cl_export_streams *streams)
                                 end_of_held(cells, pool) - first_of_pool(cells, pool));
         streams->n++;
     }
+    cover_step(export, streams);
 }
 
 uint32_t cl_exports_first_cell(const cl_export *export, const cl_export_streams *streams,
