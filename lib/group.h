@@ -36,10 +36,17 @@ typedef struct cl_participant {
 /* Something that the open step took away from its holder to make room: it can be given back. */
 typedef struct cl_victim {
     bool is_checkpoint; /* a run that a checkpoint held; else one that a sequence held */
+    bool has_joined;    /* what was left of the sequence's run became part of the next one */
     uint32_t slot;      /* of the sequence, or of the checkpoint */
     int32_t old_lost;   /* of the sequence */
     cl_run run;
 } cl_victim;
+
+/* What is written about a cell. */
+typedef struct cl_content {
+    int32_t stored_pos, token;
+    cl_point point;
+} cl_content;
 
 /* The states of one segment of the open step (recurrent groups). */
 typedef struct cl_segment_states {
@@ -86,8 +93,9 @@ typedef struct cl_group {
     cl_moves *moves;                    /* of the memory */
     uint64_t n_reclaimed;               /* cells given up behind windows, ever */
     uint64_t n_moved;                   /* cells whose rows were copied to others, ever */
-    uint32_t unfinished; /* compaction: the cell where a piece that it cut goes on; 0: there is none */
-    cl_stretch *copy_stretches;         /* where a prepared copy to another pool will go */
+    uint32_t
+        unfinished; /* compaction: the cell where a piece that it cut goes on; 0: there is none */
+    cl_stretch *copy_stretches; /* where a prepared copy to another pool will go */
     uint32_t n_copy_stretches, copy_capacity;
     /* the open step */
     uint32_t *cells_of;           /* [n_tokens] the cell of each token (attention) */
@@ -96,6 +104,8 @@ typedef struct cl_group {
     uint32_t *first_tokens;       /* [n_members + 1] into by_first */
     uint32_t *by_first;           /* [n_tokens] tokens by their first member, in order */
     cl_pool *old_pools;           /* [n_pools] as before the step: hints and counts */
+    cl_content *old_contents;     /* [n_tokens] of the cells, as before (window groups) */
+    uint32_t n_old_contents;
     cl_victim *victims;
     uint32_t n_victims, victim_capacity;
     bool is_written;           /* rows of the step are stored: victims cannot be given back */
