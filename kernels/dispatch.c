@@ -26,7 +26,8 @@ void cl_kernels_fill(cl_kernels *table, uint32_t mask)
         cl_attend_fill_avx2(table);
         cl_rope_fill_avx2(table);
         cl_rows_fill_avx2(table);
-
+        cl_quants_fill_avx2(table);
+        cl_hadamard_fill_avx2(table);
         table->isa = "avx2";
     }
 #else
