@@ -181,6 +181,7 @@ cellar_status cl_storage_create(cl_storage *storage, const cl_storage_layout *la
     *storage = (cl_storage){.layout = *layout,
                             .stores = stores,
                             .n_stores = n_stores,
+                            .cell_shift = (uint32_t)__builtin_ctz(layout->cells_a_block),
                             .chunk_shift = shift_for(n_blocks),
                             .rows = rows,
                             .n_rows = n_rows,
@@ -227,8 +228,7 @@ uint64_t cl_storage_cell_bytes(const cl_storage *storage)
 bool cl_storage_write(const cl_storage *storage, const cl_rows *rows, const cl_kernels *kernels,
                       uint32_t head, uint32_t cell, const float *from, unsigned char *raw)
 {
-    const cl_buffer *buffer = cl_storage_buffer(storage, rows->store,
-                                                cell / storage->layout.cells_a_block);
+    const cl_buffer *buffer = cl_storage_buffer(storage, rows->store, cell >> storage->cell_shift);
     size_t offset = cl_storage_offset(storage, rows, head, cell);
     unsigned char *to = buffer->address ? buffer->address + offset : raw;
     if (rows->type == CELLAR_F32)
@@ -244,8 +244,7 @@ const float *cl_storage_read(const cl_storage *storage, const cl_rows *rows,
                              const cl_kernels *kernels, uint32_t head, uint32_t cell, uint32_t n,
                              float *scratch, unsigned char *raw)
 {
-    const cl_buffer *buffer = cl_storage_buffer(storage, rows->store,
-                                                cell / storage->layout.cells_a_block);
+    const cl_buffer *buffer = cl_storage_buffer(storage, rows->store, cell >> storage->cell_shift);
     size_t offset = cl_storage_offset(storage, rows, head, cell);
     bool is_f32 = rows->type == CELLAR_F32;
     const unsigned char *from;
@@ -284,12 +283,12 @@ static bool copy_bytes(const cl_storage *storage, uint32_t index, const cl_buffe
 /* n cells that lie in one block each. */
 static bool copy_cells(const cl_storage *storage, uint32_t to, uint32_t from, uint32_t n)
 {
-    uint32_t cells_a_block = storage->layout.cells_a_block;
     for (uint32_t i = 0; i < storage->n_rows; i++) {
         const cl_rows *rows = &storage->rows[i];
-        const cl_buffer *to_buffer = cl_storage_buffer(storage, rows->store, to / cells_a_block);
+        const cl_buffer *to_buffer = cl_storage_buffer(storage, rows->store,
+                                                       to >> storage->cell_shift);
         const cl_buffer *from_buffer = cl_storage_buffer(storage, rows->store,
-                                                         from / cells_a_block);
+                                                         from >> storage->cell_shift);
         for (uint32_t head = 0; head < rows->n_heads; head++)
             if (!copy_bytes(storage, rows->store, to_buffer,
                             cl_storage_offset(storage, rows, head, to), from_buffer,

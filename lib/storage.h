@@ -37,7 +37,7 @@ typedef struct cl_rows {
 
 /* What a group stores for a block of cells; grows while the configuration is read. */
 typedef struct cl_storage_layout {
-    uint32_t cells_a_block;            /* CL_BLOCK; 1 for states */
+    uint32_t cells_a_block;            /* CL_BLOCK; 1 for states; a power of two */
     cellar_bytes_kind kind;            /* CELLAR_BYTES_ROWS or CELLAR_BYTES_STATES */
     size_t block_bytes[CL_MAX_STORES]; /* each store's part of a block */
 } cl_storage_layout;
@@ -52,6 +52,7 @@ typedef struct cl_storage {
     const cellar_row_store *stores; /* [n_stores], of the memory; entry 0 is not used */
     uint32_t n_stores;
     uint32_t n_blocks;    /* that there is room for: whole chunks */
+    uint32_t cell_shift;  /* cells in a block: 1 << cell_shift; attention divides by it often */
     uint32_t chunk_shift; /* blocks in a chunk: 1 << chunk_shift */
     uint32_t n_chunks, chunk_capacity;
     cl_buffer *buffers; /* [n_chunks][n_stores] */
@@ -107,10 +108,10 @@ static inline const cl_buffer *cl_storage_buffer(const cl_storage *storage, uint
 static inline size_t cl_storage_offset(const cl_storage *storage, const cl_rows *rows,
                                        uint32_t head, uint32_t cell)
 {
-    uint32_t block = cell / storage->layout.cells_a_block;
-    uint32_t in_chunk = block & ((1u << storage->chunk_shift) - 1);
+    uint32_t in_chunk = (cell >> storage->cell_shift) & ((1u << storage->chunk_shift) - 1);
+    uint32_t in_block = cell & ((1u << storage->cell_shift) - 1);
     return in_chunk * storage->layout.block_bytes[rows->store] + rows->offset +
-           head * rows->head_bytes + (cell % storage->layout.cells_a_block) * rows->row_bytes;
+           head * rows->head_bytes + in_block * rows->row_bytes;
 }
 
 /*
@@ -120,8 +121,7 @@ static inline size_t cl_storage_offset(const cl_storage *storage, const cl_rows 
 static inline unsigned char *cl_storage_row(const cl_storage *storage, const cl_rows *rows,
                                             uint32_t head, uint32_t cell)
 {
-    const cl_buffer *buffer = cl_storage_buffer(storage, rows->store,
-                                                cell / storage->layout.cells_a_block);
+    const cl_buffer *buffer = cl_storage_buffer(storage, rows->store, cell >> storage->cell_shift);
     return buffer->address ? buffer->address + cl_storage_offset(storage, rows, head, cell) : NULL;
 }
 
