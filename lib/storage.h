@@ -22,7 +22,7 @@
 #include "cells.h"
 #include "kernels.h"
 
-#define CL_MAX_STORES 16u /* different stores in one memory, the library's own included */
+#define CL_MAX_STORES 8u /* different stores in one memory, the library's own included */
 
 /* Where and how one kind of row (a layer's K or V, a tensor of its state) is kept. */
 typedef struct cl_rows {
