@@ -14,7 +14,8 @@
  * grow and shrink without moving a row. Each store that a layer of the group uses (storage of the
  * library is store 0, the others are the caller's) has its own part of a block and its own buffer a
  * chunk. A buffer either has an address, or is reached through the store's read and write; the
- * functions below hide the difference. They fail only where a caller's store fails.
+ * functions below hide the difference. They fail only where a caller's store fails. Bytes of all stores
+ * are counted by alloc and held against its limit.
  */
 #ifndef CL_STORAGE_H
 #define CL_STORAGE_H
@@ -58,7 +59,7 @@ typedef struct cl_storage {
     cl_buffer *buffers; /* [n_chunks][n_stores] */
     const cl_rows *rows;
     uint32_t n_rows;        /* all kinds of rows of the group: what moving a cell has to copy */
-    uint64_t callers_bytes; /* held in callers' stores; the rest is counted by alloc */
+    uint64_t callers_bytes; /* of those that alloc counts: held in callers' stores */
     cl_alloc *alloc;
 } cl_storage;
 
