@@ -1,40 +1,27 @@
 /*
- * visibility.c: the tests that a pair of query and key has to pass. See visibility.h.
+ * visibility.c: the rules of causality, of windows and of shared positions. See visibility.h.
  *
- * Order does not matter: a key is seen when nothing hides it. Positions go up to INT32_MAX, so
- * differences are taken in 64 bits.
+ * A layer that is not causal sees its whole micro-batch and all before it: the tokens of earlier
+ * micro-batches lie at earlier positions of the same sequence, so only tokens of its own can stand
+ * behind a query. Of tokens at one position each sees those not behind it in reading order: rows
+ * first, then columns.
  */
 #include "visibility.h"
 
-/* Does the window, and nothing else, let the query see the key? */
-static bool window_shows(const cellar_window *window, int64_t query, int64_t key)
+bool attention_model_window_sees(const cellar_window *window, int64_t q, int64_t k)
 {
-    int64_t size = window->size;
-    if (key < window->n_sinks) return true;
-    switch (window->kind) {
-    case CELLAR_WINDOW_NONE:
-        return true;
-    case CELLAR_WINDOW_STANDARD:
-        return key > query - size;
-    case CELLAR_WINDOW_CHUNKED:
-        return key >= query / size * size;
-    case CELLAR_WINDOW_SYMMETRIC:
-        return (query > key ? query - key : key - query) <= size / 2;
-    }
-    return false;
+    int64_t size = window->size, distance = q > k ? q - k : k - q;
+    if (window->kind == CELLAR_WINDOW_NONE || k < window->n_sinks) return true;
+    if (window->kind == CELLAR_WINDOW_STANDARD) return k > q - size;
+    if (window->kind == CELLAR_WINDOW_CHUNKED) return k >= q / size * size;
+    return distance <= size / 2;
 }
 
-/* Later in the reading order of an image: on a lower line, or further right on the same. */
-static bool stands_behind(cellar_point key, cellar_point query)
+bool attention_model_sees(const cellar_layer *layer, int64_t q, cellar_point q_point, int64_t k,
+                          cellar_point k_point, bool is_same_ubatch)
 {
-    return key.y > query.y || (key.y == query.y && key.x > query.x);
-}
-
-bool model_sees(const cellar_layer *layer, cellar_pos query, cellar_point query_point,
-                cellar_pos key, cellar_point key_point, bool same_or_earlier_ubatch)
-{
-    if (!same_or_earlier_ubatch) return false;
-    if (layer->is_causal && key > query) return false;
-    if (key == query && stands_behind(key_point, query_point)) return false;
-    return window_shows(&layer->window, query, key);
+    if (k > q && (layer->is_causal || !is_same_ubatch)) return false;
+    if (k == q && (k_point.y > q_point.y || (k_point.y == q_point.y && k_point.x > q_point.x)))
+        return false;
+    return attention_model_window_sees(&layer->window, q, k);
 }

@@ -1,22 +1,26 @@
 /*
- * visibility.h: may a query look at a key? The rule of the header, as one function.
+ * visibility.h: which keys a query sees, in one place, from the words of cellar.h.
  *
- * All models and tests that need to know what a token sees ask here, so the rule is written once
- * beside the library's own. It is about one pair of a layer that attends: both tokens stand in the
- * same sequence, and positions are those at which they stand now, after every shift. Cannot fail.
+ * Everything that asks "may this token look at that one?" asks here: the model of attention, which
+ * leaves the others out, and the model of the memory, which must not let go of what the next token
+ * will see. Positions are 64 bits wide so that the position behind the last one can be asked for.
+ * Cannot fail.
  */
 #ifndef MODEL_VISIBILITY_H
 #define MODEL_VISIBILITY_H
 
 #include <cellar.h>
 
+/* Does the window alone let a query at q see a key at k? Sinks included. */
+bool attention_model_window_sees(const cellar_window *window, int64_t q, int64_t k);
+
 /*
- * Points only matter between tokens at the same position; they may be absolute or distances from
- * the position, as long as both are alike. Text: {position, position} or {0, 0}.
- * same_or_earlier_ubatch: the key is committed, or belongs to this micro-batch or to an earlier one
- * of the open step.
+ * Does a query at q see a key at k of the same sequence that is stored already: committed before,
+ * or in this step up to the query's micro-batch? is_same_ubatch: both are computed together, which
+ * matters to layers that are not causal. Points: where both stand in an image; equal ones (text has
+ * y = x = position) hide nothing.
  */
-bool model_sees(const cellar_layer *layer, cellar_pos query, cellar_point query_point,
-                cellar_pos key, cellar_point key_point, bool same_or_earlier_ubatch);
+bool attention_model_sees(const cellar_layer *layer, int64_t q, cellar_point q_point, int64_t k,
+                          cellar_point k_point, bool is_same_ubatch);
 
 #endif /* MODEL_VISIBILITY_H */
