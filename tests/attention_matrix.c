@@ -8,7 +8,8 @@
  * situation and every other feature that it can be combined with; every pair of K and V types
  * occurs; what a pair leaves open is drawn from the seed, which is printed. --repeat takes several
  * seeds, --only cases of one feature or type, --case one that failed. Then the same histories are
- * lived in other ways, and with NaN in rows that nobody may look at (attention_matrix_equal.c).
+ * lived in other ways, and with NaN in rows that nobody may look at (attention_matrix_equal.c); and
+ * references that are wrong on purpose have to be noticed (attention_matrix_wrong.c).
  * Prints `N passed, N failed, N skipped`; exits 1 when something failed.
  */
 #include "attention_matrix.h"
@@ -184,6 +185,7 @@ int main(int argc, char **argv)
         if (s.only || s.one >= 0) continue;
         equal_run(s.seed + i, 1, &r.totals);
         poison_run(s.seed + i, &r.totals);
+        wrong_run(s.seed + i, &r.totals);
     }
     for (int f = 0; f < FEATURE_KINDS; f++)
         printf("  %-32s worst difference / bound %.3f\n", feature_names[f], r.worst_of[f]);

@@ -5,6 +5,7 @@
  *   attention_matrix_lab.c     a memory beside the model: every action is done on both
  *   attention_matrix_story.c   the situations, as lists of actions
  *   attention_matrix_equal.c   equal bits, and NaN that must not spread
+ *   attention_matrix_wrong.c   references that are wrong on purpose
  *   attention_matrix.c         which combinations are run; the program
  *
  * Everything follows from the seed of a case. What goes wrong is counted and described in the lab;
@@ -137,6 +138,7 @@ typedef struct lab_sequence {
 
 typedef struct lab {
     matrix_layers *layers;
+    cellar_layer model; /* the target as the reference takes it; the same unless a test spoils it */
     lab_way way;
     uint64_t seed;   /* of rows */
     uint64_t chance; /* state: which queries are compared */
@@ -203,5 +205,8 @@ void equal_run(uint64_t seed, uint32_t repeat, matrix_totals *totals);
 
 /* NaN stays where it was. */
 void poison_run(uint64_t seed, matrix_totals *totals);
+
+/* A reference that is wrong in one thing is told from the library. */
+void wrong_run(uint64_t seed, matrix_totals *totals);
 
 #endif /* ATTENTION_MATRIX_H */

@@ -149,6 +149,7 @@ void lab_open(lab *l, matrix_layers *layers, const lab_way *way, uint64_t seed)
     l->layers = layers;
     l->way = *way;
     l->seed = seed;
+    l->model = *target_of(l);
     l->chance = random_mix(seed, 7);
     l->tokens = drive_grab(LAB_TOKENS, sizeof *l->tokens);
     l->sequences = drive_grab(LAB_SEQUENCES, sizeof *l->sequences);
@@ -209,10 +210,11 @@ static uint32_t source_of(const lab *l, uint32_t layer)
 
 static const attention_model_stored *stored_of(lab *l, uint32_t token)
 {
-    const cellar_layer *layer = target_of(l);
+    const cellar_layer *layer = &l->model;
     lab_token *t = &l->tokens[token];
     if (t->stored.k) return &t->stored;
-    uint32_t source = source_of(l, l->layers->target);
+    uint32_t source = l->model.reads_layer < 0 ? l->layers->target
+                                               : source_of(l, l->layers->target);
     float *k = drive_grab(size_of(layer, DRIVE_K), sizeof *k);
     float *v = drive_grab(size_of(layer, DRIVE_V), sizeof *v);
     fill_row(l, source, token, DRIVE_K, k, size_of(layer, DRIVE_K));
@@ -282,7 +284,7 @@ static void add_token(lab *l, lab_batch *b, cellar_seq seq, uint32_t token)
 /* Everything that token `me` of the batch sees, in the order in which it was read. */
 static uint32_t look(lab *l, const lab_batch *b, uint32_t me, attention_model_key *keys)
 {
-    const cellar_layer *layer = target_of(l);
+    const cellar_layer *layer = &l->model;
     const lab_sequence *past = &l->sequences[b->seq[me]];
     cellar_point point = l->tokens[b->token[me]].point;
     uint32_t n = 0;
@@ -302,7 +304,7 @@ static uint32_t look(lab *l, const lab_batch *b, uint32_t me, attention_model_ke
 
 static void compare(lab *l, const lab_batch *b, uint32_t me, const float *q)
 {
-    const cellar_layer *layer = target_of(l);
+    const cellar_layer *layer = &l->model;
     const float *got = l->results + b->token[me] * l->out_size;
     attention_model_key *keys = drive_grab(2 * LAB_TOKENS, sizeof *keys);
     double *out = drive_grab(l->out_size, sizeof *out);
