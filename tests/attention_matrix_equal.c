@@ -231,7 +231,10 @@ static void judge_poisoned(const lab *clean, lab *l, uint32_t n_poisoned, const 
             lab_note(l, "token %u sees NaN and got %g", token,
                      (double)l->results[token * l->out_size]);
     }
-    if (n_seeing == 0) lab_note(l, "nobody saw the NaN: the test shows nothing");
+    /* Through a narrow window nobody but the poisoned themselves may have looked. */
+    const cellar_window *window = &l->layers->layer[l->layers->target].window;
+    bool is_narrow = window->kind != CELLAR_WINDOW_NONE && window->size < 4;
+    if (n_seeing == 0 && !is_narrow) lab_note(l, "nobody saw the NaN: the test shows nothing");
     if (n_blind == 0 && l->layers->layer[l->layers->target].is_causal)
         lab_note(l, "everybody saw the NaN: the test shows nothing");
 }
