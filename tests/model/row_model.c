@@ -269,6 +269,7 @@ typedef struct fit {
 typedef struct fits {
     fit fit[TRIALS << MOST_FLIPS];
     uint32_t n;
+    double least; /* a gain that some trial surely has, whatever its open choices are */
     bool is_hopeless;
 } fits;
 
@@ -283,10 +284,22 @@ static fit measure_fit(const double *share, const double *slack, const double *s
     return (fit){product * product / square, product / square, error / fabs(product) + 4 * UNIT};
 }
 
-/* A trial, with every choice that the slack leaves open; the first is as the numbers are. */
-static void add_trial(fits *all, const double *share, const double *slack, double trial)
+/* Is a scale, with a relative error, a normal half: 1 certainly, 0 perhaps, -1 certainly not? */
+static int judge_scale(double scale, double error)
 {
-    double steps[BLOCK], other[MOST_FLIPS];
+    double size = fabs(scale);
+    if (size * (1 - error) >= 0x1p-14 && size * (1 + error) <= LARGEST_HALF) return 1;
+    return size * (1 + error) < 0x1p-14 || size * (1 - error) > LARGEST_HALF ? -1 : 0;
+}
+
+/*
+ * A trial, with every choice that the slack leaves open; the first is as the numbers are. The
+ * library makes one of the choices, so only the least of their gains is sure.
+ */
+static void add_trial(fits *all, const double *share, const double *slack, double trial,
+                      double first)
+{
+    double steps[BLOCK], other[MOST_FLIPS], least = INFINITY;
     int open[MOST_FLIPS], n_open = 0;
     for (int i = 0; i < BLOCK; i++) {
         double at = share[i] * trial, error = (slack[i] + 2 * UNIT * fabs(share[i])) * fabs(trial);
@@ -307,31 +320,21 @@ static void add_trial(fits *all, const double *share, const double *slack, doubl
         for (int i = 0; i < n_open; i++)
             if (choice >> i & 1) chosen[open[i]] = other[i];
         fit f = measure_fit(share, slack, chosen);
-        /* The nominal fits come first, so that the best of them can be told from the others. */
         all->fit[all->n++] = f;
+        bool is_normal = judge_scale(f.scale * first, f.error) > 0;
+        least = fmin(least, is_normal ? f.gain * (1 - 2 * f.error) : 0);
     }
-}
-
-/* Is a scale, with a relative error, a normal half: 1 certainly, 0 perhaps, -1 certainly not? */
-static int judge_scale(double scale, double error)
-{
-    double size = fabs(scale);
-    if (size * (1 - error) >= 0x1p-14 && size * (1 + error) <= LARGEST_HALF) return 1;
-    return size * (1 + error) < 0x1p-14 || size * (1 - error) > LARGEST_HALF ? -1 : 0;
+    all->least = fmax(all->least, least);
 }
 
 /* The grids of all fits that may have been the best, `nominal` first. */
 static void add_fits(grids *all, const fits *found, double nominal, double first, double slack)
 {
-    double lower = 0;
     add_grid(all, (grid){.scale = row_model_f16(nominal)});
-    for (uint32_t i = 0; i < found->n; i++)
-        if (judge_scale(found->fit[i].scale * first, 0) > 0)
-            lower = fmax(lower, found->fit[i].gain * (1 - 2 * found->fit[i].error));
     for (uint32_t i = 0; i < found->n; i++) {
         const fit *f = &found->fit[i];
         double error = f->error + slack + 2 * UNIT, scale = f->scale * first;
-        if (f->gain * (1 + 2 * f->error) < lower || judge_scale(scale, error) < 0) continue;
+        if (f->gain * (1 + 2 * f->error) < found->least || judge_scale(scale, error) < 0) continue;
         all->is_hopeless |= judge_scale(scale, error) == 0;
         add_grid(all, (grid){.scale = row_model_f16(scale)});
         add_grid(all, (grid){.scale = row_model_f16(scale * (1 - error))});
@@ -354,7 +357,7 @@ static void add_nonlinear_grids(grids *all, const block *b, int first)
     }
     for (int t = 0; t < TRIALS; t++) {
         uint32_t at = found.n;
-        add_trial(&found, share, slack, trials[t]);
+        add_trial(&found, share, slack, trials[t], b->x[first]);
         if (found.n == at) continue;
         double scale = found.fit[at].scale * b->x[first];
         if (found.fit[at].gain <= best || judge_scale(scale, 0) < 0) continue;
