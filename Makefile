@@ -93,7 +93,7 @@ support_sources := $(wildcard tests/*_writer.c tests/support_*.c tests/model/*.c
 strict_sources := $(wildcard lib/*.c app/engine/gguf*.c app/tokenizer/*.c tests/*trace*.c)
 
 units := $(basename $(wildcard tests/unit_*.c))
-mains := $(basename $(wildcard tests/differential.c tests/scenarios.c tests/faults.c \
+mains := $(basename $(wildcard tests/attention_matrix.c tests/differential.c tests/scenarios.c tests/faults.c \
 	tests/kernel_check.c tests/replay.c))
 benches := $(basename $(wildcard bench/bench_*.c))
 examples := $(basename $(wildcard examples/*.c))
