@@ -114,7 +114,7 @@ static void damaged_runs_are_found(void **state)
     cl_run_set_len(&two->runs.items[1], 6);
     two->runs.n = 2;
     assert_corrupt(&small, "could be one");
-    cl_run_set_len(&two->runs.items[0], 5);
+    cl_run_set_len(&two->runs.items[0], 6);
     assert_corrupt(&small, "overlap");
     cl_run_set_len(&two->runs.items[0], 10);
     two->runs.n = 1;
