@@ -227,8 +227,8 @@ $(OUT)/tests/header_cxx: tests/header.cpp include/cellar.h $(OUT)/libcellar.a
 corpora := $(foreach f,$(fuzzers),$(if $(wildcard fuzz/corpus/$(f)/*),$(OUT)/fuzz/corpus_$(f)))
 test_programs := $(addprefix $(OUT)/,$(units) $(filter-out %/replay,$(mains))) $(headers) $(corpora)
 test_scripts := $(if $(filter %/replay,$(mains)),$(wildcard tests/golden.sh)) \
-	$(if $(program),$(wildcard tests/cli/cli.sh))
-needed_by_scripts := $(program) $(addprefix $(OUT)/,$(filter %/replay,$(mains)))
+	$(if $(program),$(wildcard tests/cli/cli.sh)) $(if $(examples),$(wildcard tests/examples.sh))
+needed_by_scripts := $(program) $(addprefix $(OUT)/,$(filter %/replay,$(mains)) $(examples))
 twice := $(filter %/scenarios %/golden.sh,$(test_programs) $(test_scripts))
 chosen = $(if $(ONLY),$(foreach t,$(1),$(if $(filter $(ONLY),$(basename $(notdir $(t)))),$(t))),$(1))
 test_list := $(call chosen,$(test_programs) $(test_scripts)) $(addsuffix @scalar,$(call chosen,$(twice)))
@@ -241,7 +241,7 @@ ifneq ($(filter check test,$(MAKECMDGOALS)),)
 $(if $(unknown_tests),$(error there is no test $(unknown_tests); there are: $(sort $(all_tests))))
 endif
 
-check: $(test_needs) $(addprefix $(OUT)/,$(if $(ONLY),,$(examples))) $(if $(is_default),$(if $(ONLY),,links))
+check: $(test_needs) $(if $(is_default),$(if $(ONLY),,links))
 	@OUT=$(OUT) EXEC="$(EXEC)" SHELL=/bin/sh tools/run_tests.sh $(test_list) \
 		$(if $(ONLY)$(has_cxx),,'header_cxx@skip:no C++ compiler')
 

@@ -86,6 +86,7 @@ typedef struct cl_group {
     cl_moves *moves;                    /* of the memory */
     uint64_t n_reclaimed;               /* cells given up behind windows, ever */
     uint64_t n_moved;                   /* cells whose rows were copied to others, ever */
+    uint32_t unfinished; /* compaction: the cell where a piece that it cut goes on; 0: there is none */
     cl_stretch *copy_stretches;         /* where a prepared copy to another pool will go */
     uint32_t n_copy_stretches, copy_capacity;
     /* the open step */

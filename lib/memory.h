@@ -93,6 +93,14 @@ void cl_memory_position(const cellar_memory *memory, cellar_seq seq, cellar_pos 
 /* The largest position up to n at which every group can go on by itself. */
 cellar_pos cl_memory_continue_at(const cellar_memory *memory, cellar_seq seq, cellar_pos n);
 
+/* CELLAR_REPLAY unless every group can go on at n by itself; says why and from where to read again. */
+cellar_status cl_memory_check_past(const cellar_memory *memory, cellar_seq seq, cellar_pos n,
+                                   cellar_pos *replay_from, cellar_error *error);
+
+/* Is this a micro-batch of the open step? CELLAR_INVALID. */
+cellar_status cl_memory_check_ubatch(const cellar_memory *memory, uint32_t ubatch,
+                                     cellar_error *error);
+
 /* The same, checkpoints included: where cellar_rewind goes. */
 cellar_pos cl_memory_rewind_to(const cellar_memory *memory, cellar_seq seq, cellar_pos n);
 
