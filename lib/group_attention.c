@@ -38,6 +38,7 @@ static cellar_status carve(cl_group *group, const cl_step *step, begin_room *roo
                 cl_arena_add(&total, n_tokens, sizeof(uint32_t)) &&
                 cl_arena_add(&total, n_memberships, sizeof(cl_run)) &&
                 cl_arena_add(&total, n_pools, sizeof(cl_pool)) &&
+                cl_arena_add(&total, n_tokens, sizeof(cl_label)) &&
                 cl_arena_add(&total, n_tokens, sizeof(cl_stretch)) &&
                 cl_arena_add(&total, n_members, sizeof(cl_past)) &&
                 cl_arena_add(&total, n_pools, sizeof(uint32_t));
@@ -49,6 +50,7 @@ static cellar_status carve(cl_group *group, const cl_step *step, begin_room *roo
     group->by_first = cl_arena_take(arena, n_tokens, sizeof(uint32_t));
     cl_run *pending = cl_arena_take(arena, n_memberships, sizeof(cl_run));
     group->old_pools = cl_arena_take(arena, n_pools, sizeof(cl_pool));
+    group->labels = cl_arena_take(arena, n_tokens, sizeof(cl_label));
     room->stretches = cl_arena_take(arena, n_tokens, sizeof(cl_stretch));
     room->pasts = cl_arena_take(arena, n_members, sizeof(cl_past));
     room->wanted = cl_arena_take(arena, n_pools, sizeof(uint32_t));
@@ -130,6 +132,7 @@ static void note_pending(cl_group *group, const cl_step *step, uint32_t first, u
     cl_cells *cells = &group->sequences.cells;
     for (uint32_t i = first; i < end; i++) {
         uint32_t cell = group->cells_of[i];
+        cl_window_keep_label(group, cell);
         cells->stored_pos[cell] = step->positions[i];
         cells->token[cell] = step->tokens[i];
         if (cells->points) cells->points[cell] = cl_step_point(step, i);
@@ -254,7 +257,7 @@ cellar_status cl_attention_begin(cl_group *group, const cl_step *step, const cl_
     begin_room room;
     CL_TRY(carve(group, step, &room, error));
     memcpy(group->old_pools, cells->pools, cells->n_pools * sizeof *cells->pools);
-    group->n_participants = group->n_victims = 0;
+    group->n_participants = group->n_victims = group->n_labels = 0;
     group->is_written = group->reuses_cells = false;
     group->n_step_reclaimed = 0;
     for (uint32_t i = 0; i < step->n_tokens; i++)

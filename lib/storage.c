@@ -97,8 +97,12 @@ static bool get_buffer(cl_storage *storage, uint32_t store, cl_buffer *buffer)
         return buffer->buffer != NULL;
     }
     const cellar_row_store *callers = &storage->stores[store];
+    if (!cl_alloc_count(storage->alloc, storage->layout.kind, bytes)) return false;
     buffer->buffer = callers->allocate(callers->context, bytes);
-    if (!buffer->buffer) return false;
+    if (!buffer->buffer) {
+        cl_alloc_uncount(storage->alloc, storage->layout.kind, bytes);
+        return false;
+    }
     if (callers->address) buffer->address = callers->address(callers->context, buffer->buffer);
     storage->callers_bytes += bytes;
     return true;
@@ -113,6 +117,7 @@ static void put_buffer(cl_storage *storage, uint32_t store, cl_buffer *buffer)
     } else {
         const cellar_row_store *callers = &storage->stores[store];
         callers->release(callers->context, buffer->buffer, bytes);
+        cl_alloc_uncount(storage->alloc, storage->layout.kind, bytes);
         storage->callers_bytes -= bytes;
     }
     *buffer = (cl_buffer){NULL, NULL};

@@ -30,7 +30,7 @@ static cl_alloc alloc;
 static cl_cells new_cells(uint32_t n)
 {
     cellar_allocator none = {NULL, NULL, NULL, NULL};
-    cl_alloc_init(&alloc, &none);
+    cl_alloc_init(&alloc, &none, 0);
     cl_cells cells;
     assert_true(cl_cells_create(&cells, n, &alloc));
     return cells;

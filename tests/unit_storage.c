@@ -140,7 +140,7 @@ static void describe(fixture *f, addressing addresses, cellar_type type)
 {
     cellar_allocator none = {NULL, NULL, NULL, NULL};
     memset(f, 0, sizeof *f);
-    cl_alloc_init(&f->alloc, &none);
+    cl_alloc_init(&f->alloc, &none, 0);
     cl_kernels_fill(&f->kernels, UINT32_MAX);
     f->store.addresses = addresses;
     f->stores[1] = store_of(&f->store);
