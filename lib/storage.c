@@ -141,7 +141,8 @@ static cellar_status get_chunks(cl_storage *storage, cl_buffer *buffers, uint32_
             if (get_buffer(storage, s, &buffers[at])) continue;
             put_chunks(storage, buffers, first, chunk + 1);
             size_t bytes = buffer_bytes(storage, s);
-            if (s == 0) return cl_error_no_memory(error, "a chunk of rows", bytes);
+            if (s == 0 || storage->alloc->was_limited)
+                return cl_error_no_memory(error, "a chunk of rows", bytes);
             CL_FAIL_BECAUSE(error, CELLAR_NO_MEMORY, CELLAR_REASON_STORE, -1,
                             "store %u gives no buffer of %zu bytes for rows", s, bytes);
         }
