@@ -168,6 +168,7 @@ static void clipping_is_what_lies_in_the_range(void **state)
     cl_run run = {.pos = 10, .cell = 100, .len = 5, .step = 1, .shift = 3}, out;
     assert_false(cl_run_clip(&run, 0, 10, &out));
     assert_false(cl_run_clip(&run, 15, INT64_MAX, &out));
+    assert_false(cl_run_clip(&run, 12, 12, &out)); /* nothing, though the run lies around it */
     assert_true(cl_run_clip(&run, 12, 14, &out));
     assert_int_equal(out.pos, 12);
     assert_int_equal(out.cell, 102);
