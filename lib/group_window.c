@@ -134,7 +134,9 @@ static void cut_sequence(cl_group *group, uint32_t slot, cl_run run, uint32_t n)
         left->pos += (int32_t)n;
         left->cell += n;
         cl_run_set_len(left, left->len - n);
+        if (left->len == 1) left->step = 1;
     }
+    cl_runs_mend(&sequence->runs, first); /* one cell left may join its neighbour at its position */
     if (end > sequence->lost) sequence->lost = (int32_t)end;
 }
 
