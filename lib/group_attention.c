@@ -235,9 +235,10 @@ static cellar_status reserve_commit(cl_group *group, const cl_step *step, cl_pas
                                     const cl_rope *ropes, uint32_t n_ropes, cellar_error *error)
 {
     cl_sequences *sequences = &group->sequences;
+    /* One more: giving up may leave a run's sinks apart from its end. */
     for (uint32_t m = 0; m < step->n_members; m++)
         CL_TRY(cl_sequences_reserve(sequences, group->participants[m].slot,
-                                    group->participants[m].pending.n, error));
+                                    group->participants[m].pending.n + 1ull, error));
     if (group->is_external) return CELLAR_OK;
     uint32_t n_pasts = 0;
     for (uint32_t m = 0; m < step->n_members; m++) {
