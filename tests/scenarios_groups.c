@@ -1,5 +1,5 @@
 /*
- * scenarios_groups.c: S14, and the faults D39, D41 and D44: several kinds of layers in one memory
+ * scenarios_groups.c: S14, and the faults D3, D30, D37, D39, D41 and D44: several kinds of layers in one memory
  * that every operation reaches, parts of a text that are used again, and cells that lie far apart.
  *
  * S14 is a policy of a caller: its matcher stands here, made of cellar_remove and cellar_shift.
@@ -252,6 +252,67 @@ static void d39_reads(void)
     drive_close(&d);
 }
 
+/* ---- D3, D30, D37: in every group ------------------------------------------------------------ */
+
+static void copy_again(drive *d, void *argument)
+{
+    (void)argument;
+    for (int i = 0; i < 3; i++)
+        CHECK(cellar_copy(d->memory, A, B, 0, -1, NULL) == CELLAR_OK);
+    CHECK(cellar_copy(d->memory, A, B, 7, 7, NULL) == CELLAR_OK);
+    CHECK(cellar_copy(d->memory, A, A, 0, -1, NULL) == CELLAR_OK);
+}
+
+static void d3(void)
+{
+    drive d;
+    cellar_config config = shape_all(&d);
+    scenario_make(&d, &config);
+    CHECK(play_append(&d, A, 0, 40, NULL, NULL) == CELLAR_OK);
+    CHECK(play_append(&d, B, 100, 20, NULL, NULL) == CELLAR_OK);
+    CHECK(cellar_copy(d.memory, A, B, 0, -1, NULL) == CELLAR_OK);
+    CHECK(scenario_leaves_unchanged(&d, copy_again, NULL));
+    CHECK(cellar_remove(d.memory, A, 0, -1, NULL) == CELLAR_OK);
+    CHECK(cellar_position_max(d.memory, B) == 39);
+    CHECK(cellar_remove(d.memory, B, 0, -1, NULL) == CELLAR_OK); /* nobody holds it any more */
+    for (uint32_t l = 0; l < d.n_layers; l++)
+        CHECK(play_count_cells(&d, l, UINT32_MAX) == 0);
+    drive_close(&d);
+}
+
+/* No operation on sequences writes a row, and what falls below zero falls for one of them. */
+static void d30(void)
+{
+    drive d;
+    cellar_statistics stats = {0};
+    cellar_config config = shape_all(&d);
+    d.n_layers = 3; /* those that can forget a part */
+    config.rollback_bytes = 0;
+    scenario_make(&d, &config);
+    CHECK(play_append(&d, A, 0, 40, NULL, NULL) == CELLAR_OK);
+    CHECK(cellar_stats(d.memory, &stats, NULL) == CELLAR_OK);
+    uint64_t written = stats.rows_written, moved = stats.rows_moved;
+    CHECK(cellar_copy(d.memory, A, B, 0, -1, NULL) == CELLAR_OK);
+    CHECK(cellar_copy(d.memory, A, C, 0, 25, NULL) == CELLAR_OK);
+    for (int i = 0; i < 10; i++)
+        CHECK(cellar_shift(d.memory, B, 20, -1, i % 2 ? -9 : 9, NULL) == CELLAR_OK);
+    CHECK(cellar_shift_context(d.memory, B, 5, 10, NULL, NULL) == CELLAR_OK);
+    CHECK(cellar_divide(d.memory, C, 0, -1, 2, NULL) == CELLAR_OK);
+    CHECK(cellar_shift(d.memory, A, 0, -1, -30, NULL) == CELLAR_OK);
+    for (uint32_t l = 0; l < 3; l++) {
+        play_extent a = play_group_extent(&d, l, A), b = play_group_extent(&d, l, B);
+        play_extent c = play_group_extent(&d, l, C);
+        CHECK(a.n == 10 && a.min == 0 && a.max == 9);
+        CHECK(b.n == 30 && b.min == 0 && b.max == 29);
+        CHECK(c.n == 25 && c.min == 0 && c.max == 12);
+        CHECK(play_count_cells(&d, l, UINT32_MAX) == 40);
+    }
+    CHECK(cellar_stats(d.memory, &stats, NULL) == CELLAR_OK);
+    CHECK(stats.rows_written == written && stats.rows_moved == moved);
+    CHECK(cellar_check(d.memory, NULL) == CELLAR_OK);
+    drive_close(&d);
+}
+
 /* ---- D41: cells far apart -------------------------------------------------------------------- */
 
 /* A's 300 tokens lie below B's 10; without A, only B's are looked at. */
@@ -348,6 +409,8 @@ const scenario scenarios_groups[] = {
     {"D44 full, window, chunked and recurrent layers are one memory", d44},
     {"D39 every operation reaches the layers of a draft", d39},
     {"D39 a layer that reads another's rows stores nothing", d39_reads},
+    {"D3 repeating a copy changes nothing in any group", d3},
+    {"D30 D37 no operation on sequences writes a row in any group", d30},
     {"D41 cells far apart cost no more, and can be brought together", d41},
     {"D41 compaction goes on piece by piece and changes no answer", d41_scattered},
     {NULL, NULL},

@@ -156,6 +156,39 @@ static void d2_shifted(void)
     drive_close(&d);
 }
 
+/* What a window still has goes along, and both go on as if each had read it. */
+static void d2_window(void)
+{
+    static const uint32_t state_size = 16;
+    for (int is_recurrent = 0; is_recurrent < 2; is_recurrent++) {
+        drive d;
+        cellar_token tokens[MOST];
+        cellar_config config = scenario_config(256, 4);
+        memset(&d, 0, sizeof d);
+        d.seed = 64;
+        d.n_layers = 2;
+        d.layers[0] = scenario_layer(CELLAR_F32, 8);
+        d.layers[1] = scenario_window_layer(CELLAR_WINDOW_STANDARD, 8);
+        if (is_recurrent) d.layers[1] = play_recurrent_layer(&state_size, 1);
+        config.n_pools = config.n_sequences = 2;
+        scenario_make(&d, &config);
+        float *got = drive_grab(30 * play_row_size(&d), sizeof *got);
+        CHECK(play_append(&d, A, 0, 30, NULL, NULL) == CELLAR_OK);
+        CHECK(cellar_copy(d.memory, A, B, 0, -1, NULL) == CELLAR_OK);
+        CHECK(cellar_position_max(d.memory, B) == 29);
+        CHECK(cellar_check(d.memory, NULL) == CELLAR_OK);
+        for (cellar_seq s = A; s <= B; s++) {
+            for (int32_t i = 0; i < 30; i++)
+                CHECK(play_append(&d, s, 100 * (s + 1) + i, 1, got + (size_t)i * play_row_size(&d),
+                                  NULL) == CELLAR_OK);
+            scenario_tokens(scenario_tokens(tokens, 0, 30), 100 * (s + 1), 30);
+            CHECK(scenario_answers_plainly(&d, &config, tokens, 60, got, 30));
+        }
+        free(got);
+        drive_close(&d);
+    }
+}
+
 static void d8(void)
 {
     drive d;
@@ -426,6 +459,7 @@ const scenario scenarios_pools[] = {
     {"S07 a query of either stream sees its own keys", s07_sees},
     {"D2 any range goes from pool to pool, an empty one is nothing", d2},
     {"D2 a shifted sequence goes to another pool as it stands", d2_shifted},
+    {"D2 windows and states go to another pool with their sequence", d2_window},
     {"D8 keep leaves one sequence in all pools", d8},
     {"D9 a copy between pools does not happen later", d9},
     {"D11 a refused batch does not change where the next ones go", d11},
