@@ -41,6 +41,21 @@ static bool can_go_on(const drive *d, cellar_seq seq, cellar_pos n)
     return cellar_can_continue(d->memory, seq, n, NULL, NULL) == CELLAR_OK;
 }
 
+/*
+ * Append in steps of one micro-batch: the least room, W + micro-batch, holds what the next token sees
+ * if the step is aborted and one micro-batch, but not two.
+ */
+static cellar_status append(drive *d, cellar_seq seq, cellar_token first, uint32_t n, float *out)
+{
+    cellar_status status = CELLAR_OK;
+    for (uint32_t i = 0; i < n && status == CELLAR_OK; i += d->n_ubatch) {
+        uint32_t some = n - i < d->n_ubatch ? n - i : d->n_ubatch;
+        status = play_append(d, seq, first + (cellar_token)i, some,
+                             out ? out + i * play_row_size(d) : NULL, NULL);
+    }
+    return status;
+}
+
 /* It cannot go on at n, and has to be read again from `from`. */
 static bool goes_back_to(const drive *d, cellar_seq seq, cellar_pos n, cellar_pos from)
 {
@@ -92,7 +107,7 @@ static void s04_continue(void)
             } else
                 CHECK(cellar_remove(d.memory, A, n, -1, NULL) == CELLAR_OK);
             CHECK(info_of(&d, A).pos_next == n);
-            CHECK(play_append(&d, A, 500, 9, got, NULL) == CELLAR_OK);
+            CHECK(append(&d, A, 500, 9, got) == CELLAR_OK);
             scenario_tokens(scenario_tokens(tokens, 0, (uint32_t)n), 500, 9);
             CHECK(scenario_answers_plainly(&d, &config, tokens, (uint32_t)n + 9, got, 9));
             free(got);
@@ -121,8 +136,8 @@ static void s04_too_far(void)
     CHECK(scenario_leaves_unchanged(&d, append_too_far_back, NULL));
     CHECK(cellar_rewind(d.memory, A, 14, &from, NULL) == CELLAR_OK && from == 0);
     CHECK(cellar_position_max(d.memory, A) == -1 && scenario_used(&d) == 0);
-    CHECK(play_append(&d, A, 0, 14, got, NULL) == CELLAR_OK);
-    CHECK(play_append(&d, A, 500, 6, got + 14 * play_row_size(&d), NULL) == CELLAR_OK);
+    CHECK(append(&d, A, 0, 14, got) == CELLAR_OK);
+    CHECK(append(&d, A, 500, 6, got + 14 * play_row_size(&d)) == CELLAR_OK);
     scenario_tokens(scenario_tokens(tokens, 0, 14), 500, 6);
     CHECK(scenario_answers_plainly(&d, &config, tokens, 20, got, 20));
     free(got);
@@ -165,7 +180,7 @@ static void s06_edge(void)
     float *got = drive_grab(5 * play_row_size(&d), sizeof *got);
     CHECK(cellar_remove(d.memory, A, 7, -1, NULL) == CELLAR_OK);
     CHECK(can_go_on(&d, A, 7) && info_of(&d, A).pos_next == 7);
-    CHECK(play_append(&d, A, 500, 5, got, NULL) == CELLAR_OK);
+    CHECK(append(&d, A, 500, 5, got) == CELLAR_OK);
     scenario_tokens(scenario_tokens(tokens, 0, 7), 500, 5);
     CHECK(scenario_answers_plainly(&d, &config, tokens, 12, got, 5));
     free(got);
@@ -297,7 +312,7 @@ static void d15_kind(cellar_window_kind kind, uint32_t size, uint32_t n_tokens)
         CHECK(cellar_remove(d.memory, A, n, -1, NULL) == CELLAR_OK);
         if (is_possible) {
             n_possible++;
-            CHECK(play_append(&d, A, 500, 6, got, NULL) == CELLAR_OK);
+            CHECK(append(&d, A, 500, 6, got) == CELLAR_OK);
             scenario_tokens(scenario_tokens(tokens, 0, (uint32_t)n), 500, 6);
             CHECK(scenario_answers_plainly(&d, &config, tokens, (uint32_t)n + 6, got, 6));
         } else if (cellar_position_max(d.memory, A) >= 0)
@@ -332,7 +347,7 @@ static void d15_sinks(void)
     CHECK(cellar_position_min(d.memory, A) == 0 && play_group_extent(&d, 0, A).n == 15);
     CHECK(info_of(&d, A).rewind_min == 48 + 7); /* 0 1 2 and 48..59 are there */
     CHECK(cellar_remove(d.memory, A, 55, -1, NULL) == CELLAR_OK);
-    CHECK(play_append(&d, A, 500, 5, got, NULL) == CELLAR_OK);
+    CHECK(append(&d, A, 500, 5, got) == CELLAR_OK);
     scenario_tokens(tokens + 55, 500, 5);
     CHECK(scenario_answers_plainly(&d, &config, tokens, 60, got, 5));
     free(got);
@@ -341,27 +356,36 @@ static void d15_sinks(void)
 
 /* ---- D16: an aborted step leaves what the next token sees ------------------------------------ */
 
+/* A step of n tokens, computed to its end; then it is aborted, or was refused as a whole. */
+static void compute_and_abort(drive *d, void *argument)
+{
+    cellar_token tokens[MOST];
+    uint32_t n = *(const uint32_t *)argument;
+    cellar_batch batch = cellar_batch_init();
+    scenario_tokens(tokens, 700, n);
+    batch.n_tokens = n;
+    batch.tokens = tokens;
+    cellar_status status = play_compute(d, &batch, NULL, NULL);
+    CHECK(status == CELLAR_OK || (status == CELLAR_FULL && n > d->n_ubatch));
+    if (status == CELLAR_OK) cellar_abort(d->memory);
+}
+
 static void d16(void)
 {
     for (uint32_t n = 1; n <= 20; n++) {
         drive d;
         cellar_token tokens[MOST];
         cellar_config config = open_s04(&d);
-        size_t row = play_row_size(&d);
-        float *got = drive_grab(7 * row, sizeof *got);
-        scenario_tokens(scenario_tokens(tokens, 0, 20), 700, n);
-        cellar_batch batch = cellar_batch_init();
-        batch.n_tokens = n;
-        batch.tokens = tokens + 20;
-        CHECK(play_compute(&d, &batch, NULL, NULL) == CELLAR_OK);
-        cellar_abort(d.memory);
+        float *got = drive_grab(7 * play_row_size(&d), sizeof *got);
+        scenario_tokens(tokens, 0, 20);
+        compute_and_abort(&d, &n);
         CHECK(cellar_position_max(d.memory, A) == 19 && can_go_on(&d, A, 20));
         cellar_pos bound = info_of(&d, A).rewind_min;
         CHECK(bound >= 15 && bound <= 20);
         for (cellar_pos p = 1; p < bound; p++)
             CHECK(!can_go_on(&d, A, p));
         CHECK(cellar_remove(d.memory, A, bound, -1, NULL) == CELLAR_OK);
-        CHECK(play_append(&d, A, 500, 7, got, NULL) == CELLAR_OK);
+        CHECK(append(&d, A, 500, 7, got) == CELLAR_OK);
         scenario_tokens(tokens + bound, 500, 7);
         CHECK(scenario_answers_plainly(&d, &config, tokens, (uint32_t)bound + 7, got, 7));
         CHECK(cellar_check(d.memory, NULL) == CELLAR_OK);
@@ -372,11 +396,11 @@ static void d16(void)
 
 static void begin_and_abort(drive *d, void *argument)
 {
-    cellar_token tokens[20];
+    cellar_token tokens[4];
     cellar_batch batch = cellar_batch_init();
     (void)argument;
-    scenario_tokens(tokens, 700, 20);
-    batch.n_tokens = 20;
+    scenario_tokens(tokens, 700, 4);
+    batch.n_tokens = 4;
     batch.tokens = tokens;
     CHECK(cellar_begin(d->memory, &batch, NULL) == CELLAR_OK);
     cellar_abort(d->memory);
