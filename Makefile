@@ -34,7 +34,8 @@ ONLY ?=
 TIME ?= 60
 BUILTIN_MODEL ?= models/storyteller.gguf
 PROMPT ?= Once upon a time
-N ?= 200
+# Most tokens that `make run` writes; empty: until the model ends its story.
+N ?=
 
 # The fuzzer lives in clang: `make fuzz` chooses it.
 ifneq ($(filter fuzz,$(MAKECMDGOALS)),)
@@ -226,15 +227,21 @@ $(OUT)/tests/header_cxx: tests/header.cpp include/cellar.h $(OUT)/libcellar.a
 corpora := $(foreach f,$(fuzzers),$(if $(wildcard fuzz/corpus/$(f)/*),$(OUT)/fuzz/corpus_$(f)))
 test_programs := $(addprefix $(OUT)/,$(units) $(filter-out %/replay,$(mains))) $(headers) $(corpora)
 test_scripts := $(if $(filter %/replay,$(mains)),$(wildcard tests/golden.sh)) \
-	$(if $(program),$(wildcard tests/cli/cli.sh))
-needed_by_scripts := $(program) $(addprefix $(OUT)/,$(filter %/replay,$(mains)))
+	$(if $(program),$(wildcard tests/cli/cli.sh)) $(if $(examples),$(wildcard tests/examples.sh))
+needed_by_scripts := $(program) $(addprefix $(OUT)/,$(filter %/replay,$(mains)) $(examples))
 twice := $(filter %/scenarios %/golden.sh,$(test_programs) $(test_scripts))
 chosen = $(if $(ONLY),$(foreach t,$(1),$(if $(filter $(ONLY),$(basename $(notdir $(t)))),$(t))),$(1))
 test_list := $(call chosen,$(test_programs) $(test_scripts)) $(addsuffix @scalar,$(call chosen,$(twice)))
 test_needs := $(call chosen,$(test_programs)) \
 	$(if $(call chosen,$(test_scripts)),$(needed_by_scripts)) $(if $(ONLY),,$(libraries) $(program))
 
-check: $(test_needs) $(addprefix $(OUT)/,$(if $(ONLY),,$(examples))) $(if $(is_default),$(if $(ONLY),,links))
+all_tests := $(basename $(notdir $(test_programs) $(test_scripts)))
+unknown_tests = $(foreach t,$(ONLY),$(if $(filter $(t),$(all_tests)),,$(t)))
+ifneq ($(filter check test,$(MAKECMDGOALS)),)
+$(if $(unknown_tests),$(error there is no test $(strip $(unknown_tests)); there are: $(sort $(all_tests))))
+endif
+
+check: $(test_needs) $(if $(is_default),$(if $(ONLY),,links))
 	@OUT=$(OUT) EXEC="$(EXEC)" SHELL=/bin/sh tools/run_tests.sh $(test_list) \
 		$(if $(ONLY)$(has_cxx),,'header_cxx@skip:no C++ compiler')
 
@@ -278,7 +285,7 @@ fuzz: $(fuzz_programs)
 # ---- running and installing ------------------------------------------------------------------------
 
 run: all
-	$(Q)$(EXEC) $(OUT)/cellar run -p $(call quoted,$(PROMPT)) -n $(N)
+	$(Q)$(EXEC) $(OUT)/cellar run -p $(call quoted,$(PROMPT)) $(if $(N),-n $(N))
 
 .PHONY: install-dependencies install uninstall clean help where
 install-dependencies:
@@ -313,7 +320,7 @@ where:
 
 define help_text
 make                  the program (build/cellar) and the libraries
-make run              install what is missing, build, tell a story   PROMPT="..." N=200
+make run              install what is missing, build, tell a story   PROMPT="..." N=tokens
 make test             install what is missing, then make check
 make check            build and run all tests; needs no network      ONLY="unit_runs replay"
 make bench            build and run the measurements

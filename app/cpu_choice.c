@@ -41,7 +41,11 @@ cellar_status cpu_choice_parse(const char *name, uint32_t *mask, cellar_error *e
 cellar_status cpu_choice_from_environment(uint32_t *mask, cellar_error *error)
 {
     const char *name = getenv("CELLAR_CPU");
-    return cpu_choice_parse(name && *name ? name : "all", mask, error);
+    cellar_error found;
+    cellar_status status = cpu_choice_parse(name && *name ? name : "all", mask, &found);
+    if (status == CELLAR_OK) return status;
+    /* Who set the variable long ago needs to be told where the name comes from. */
+    return report(error, status, -1, "CELLAR_CPU: %s", found.message);
 }
 
 const char *cpu_choice_name(uint32_t mask)

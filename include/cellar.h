@@ -419,7 +419,8 @@ typedef struct cellar_config {
     uint64_t budget_bytes; /* nothing is allocated beyond this; 0 (default): no limit */
     /*
      * A sequence whose runs have more different shifts than this has their keys rotated again when
-     * a step begins (as cellar_settle does; as far as there is room). 0: never; default 256.
+     * a step begins (as cellar_settle does; as far as there is room, not in external groups, and not
+     * when a token stands in several sequences). 0: never; default 256.
      */
     uint32_t max_shifts;
     bool is_contiguous; /* a micro-batch's tokens of one sequence must lie in one stretch */
@@ -603,6 +604,8 @@ typedef struct cellar_ubatch {
  * A window group without enough free cells gives up cells that no query can see any more, the
  * oldest first, and checkpoints after those. It needs room for what the next token of each sequence
  * sees and for one micro-batch, since an abort must be able to restore the former.
+ * A sequence with more than max_shifts different shifts may have its keys rotated again here; that
+ * stays so if the step is refused later or aborted. It changes cells and shifts, never what is held.
  * Cost: the batch, plus the runs of its sequences, plus a scan of the free map (a bit a cell) when
  * a sequence cannot simply continue where it ended.
  */
@@ -759,10 +762,13 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_divide(cellar_memory *memory, ce
 
 /*
  * Rotate the keys of a sequence where they lie, so that no shift is left: in place if nobody else
- * holds a cell, else into free ones. Never needed for correct results; it makes a sequence of many
- * different shifts cheap to attend to again, and engines with tensors of their own need it after a
- * shift (their part is in the list of moves). Rounds each key once more. CELLAR_FULL: nothing was
- * changed. CELLAR_INVALID, CELLAR_BUSY, CELLAR_NO_MEMORY, CELLAR_IO.
+ * holds a cell and its rows have an address, else into free ones. Never needed for correct results;
+ * it makes a sequence of many different shifts cheap to attend to again, and engines with tensors of
+ * their own need it after a shift (their part is in the list of moves). Rounds each key once more.
+ * The sequence then shares its once shifted cells with nobody. In a group where no layer rotates keys
+ * there is nothing to rotate, and shared cells keep their shift. CELLAR_FULL (error->at: cells that
+ * are missing), CELLAR_IO and all others: nothing was changed. CELLAR_INVALID, CELLAR_BUSY,
+ * CELLAR_NO_MEMORY.
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_settle(cellar_memory *memory, cellar_seq seq,
                                                        cellar_error *error);
@@ -897,18 +903,27 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_read_rows(const cellar_memory *m
  * too, and only read. All of them are CELLAR_INVALID outside a step, for layers that do not attend,
  * and for NULL arrays.
  *
- * An engine rotates K and Q by the positions of the micro-batch. After a shift, its stored keys are
- * rotated for old positions: cellar_settle puts the turns that are due into the list of moves, and
- * until it is called masks are refused (CELLAR_REFUSED, CELLAR_REASON_SHIFTED).
+ * An engine rotates K and Q by the positions of the micro-batch, as the layer's rope says. After a
+ * shift, its stored keys are rotated for old positions: cellar_settle puts the turns that are due
+ * into the list of moves, and until it is called masks and pages are refused (CELLAR_REFUSED,
+ * CELLAR_REASON_SHIFTED; error->at is the first such position). Layers without a rope need none of
+ * this. examples/own_tensors.c is a whole engine of this kind.
  */
 
-/* Which cells a micro-batch may look at: for each stream (pool that takes part) a range of them. */
+/*
+ * Which cells a micro-batch may look at: for each stream (pool that takes part) a range of n_kv of
+ * them. EQUAL splits keep the tokens of a pool together. Where a SIMPLE split does not, there is one
+ * stream for all tokens, over all cells: pool 0, first_cell 0.
+ */
 typedef struct cellar_stream {
     uint32_t pool;
-    uint32_t first_cell;      /* of the pool in this group */
+    /*
+     * Where the range begins: at the pool's first cell in this group, or before it when the pool is
+     * smaller than others and n_kv cells from there would end behind the last cell of the group.
+     */
+    uint32_t first_cell;
     uint32_t n_cells;         /* of the pool */
-    uint32_t first, n_tokens; /* tokens of the micro-batch that live in it; EQUAL splits keep them
-                                 together */
+    uint32_t first, n_tokens; /* tokens of the micro-batch that live in it */
 } cellar_stream;
 
 typedef struct cellar_extent {
@@ -918,16 +933,17 @@ typedef struct cellar_extent {
 
 /*
  * The extent of a micro-batch; streams [capacity] (may be NULL with capacity 0) gets its streams.
- * n_kv is a multiple of pad (>= 1) or all cells of the largest pool. CELLAR_INVALID also when there
- * are more streams than capacity (and it is not 0).
+ * n_kv is a multiple of pad (>= 1) or all cells of the largest pool (of the group, when there is one
+ * stream for several pools). It is the same for all micro-batches of a step with one pool.
+ * CELLAR_INVALID also when there are more streams than capacity (and it is not 0).
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_export_extent(
     const cellar_memory *memory, uint32_t ubatch, uint32_t layer, uint32_t pad,
     cellar_extent *extent, cellar_stream *streams, uint32_t capacity, cellar_error *error);
 
 /*
- * The extent of the largest micro-batch on a full memory: what buffers must be sized for. Works
- * outside a step too.
+ * The most streams, and the most cells of one, that a micro-batch can have on a full memory: what
+ * buffers must be sized for. Works outside a step too.
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_export_largest(const cellar_memory *memory,
                                                                uint32_t layer, uint32_t pad,
@@ -941,7 +957,8 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_export_rows(const cellar_memory 
 
 /*
  * For an engine that keeps V transposed: elements[n_tokens][n_kv_heads * v_size], where element j of
- * cell c lies at j * N + c, N being all cells of the group (cellar_group_info).
+ * cell c lies at j * N + c, N being all cells of the group (cellar_group_info). CELLAR_INVALID also
+ * with v_in_k.
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_export_elements(const cellar_memory *memory,
                                                                 uint32_t ubatch, uint32_t layer,
@@ -951,14 +968,18 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_export_elements(const cellar_mem
 /*
  * mask[n_tokens][n_kv] of CELLAR_F32 or CELLAR_F16: 0 where the token sees the cell first_cell + j
  * of its stream, -infinity where not; with ALiBi layers -|k - q| instead of 0 (slopes are the
- * engine's). n_kv as cellar_export_extent gave it. CELLAR_REFUSED: see above.
+ * engine's; F16 holds distances up to 65504, farther ones count as that). n_kv as
+ * cellar_export_extent gave it. CELLAR_REFUSED: see above. Cost: what is written, and the runs seen.
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_export_mask(const cellar_memory *memory,
                                                             uint32_t ubatch, uint32_t layer,
                                                             uint32_t n_kv, cellar_type type,
                                                             void *mask, cellar_error *error);
 
-/* buckets[n_tokens][n_kv]: the bucket of cellar_buckets for each pair; 0 where nothing is seen. */
+/*
+ * buckets[n_tokens][n_kv]: the bucket of cellar_buckets for each pair; 0 where nothing is seen.
+ * CELLAR_INVALID also for layers without buckets.
+ */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_export_buckets(const cellar_memory *memory,
                                                                uint32_t ubatch, uint32_t layer,
                                                                uint32_t n_kv, int32_t *buckets,
@@ -966,12 +987,15 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_export_buckets(const cellar_memo
 
 /*
  * Page tables, as paged attention kernels take them: for each segment of the micro-batch the pages
- * of page_size cells that hold what its sequence holds, this micro-batch included, in order of
- * position: pages indices[indptr[s]] .. indices[indptr[s + 1] - 1], of which the last holds
- * last_length[s] cells. indptr [n_segments + 1], last_length [n_segments], indices [capacity].
- * Page size 1 always works; larger ones need whole pages in order (CELLAR_REFUSED,
- * CELLAR_REASON_SCATTERED; cellar_compact helps). CELLAR_INVALID: capacity too small; error->at is
- * what is needed.
+ * of page_size cells that hold what its sequence holds, in order of position: pages
+ * indices[indptr[s]] .. indices[indptr[s + 1] - 1], of which the last holds last_length[s] cells.
+ * Page i is cells i * page_size and on. indptr [n_segments + 1], last_length [n_segments], indices
+ * [capacity] (NULL with 0). The list ends with the segment's last token (layers that are not causal:
+ * with the micro-batch), so a causal kernel aligns the ends of queries and keys. With a window it
+ * has the pages of which the segment's first token sees a part; later tokens may see less.
+ * Page size 1 always works. Larger ones must divide the group's cells (powers of two up to 32 do)
+ * and need whole pages in order (CELLAR_REFUSED, CELLAR_REASON_SCATTERED; cellar_compact helps).
+ * CELLAR_INVALID: capacity too small; error->at is what is needed.
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_export_pages(const cellar_memory *memory,
                                                              uint32_t ubatch, uint32_t layer,
@@ -1009,9 +1033,12 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_confirm_moves(cellar_memory *mem
 
 /*
  * Move at most max_rows cells so that runs become longer and held cells lie lower. Never needed:
- * free cells are always usable; it makes attention stream better and lowers n_kv. *n_moved (may be
- * NULL): cells moved; fewer than max_rows: there is nothing left to do. CELLAR_INVALID,
- * CELLAR_BUSY, CELLAR_NO_MEMORY, CELLAR_IO.
+ * free cells are always usable; it makes attention stream better and lowers n_kv. Deterministic; calls
+ * of one size come to an end. *n_moved (may be NULL): cells moved; 0: there is nothing left to do.
+ * (Fewer than max_rows says the same, but for external groups, where a call moves no row twice and
+ * none before cellar_confirm_moves, and for cells at which several sequences part, which must not be
+ * parted by a call that ends there.) After a failure what was moved before it stays moved, which only
+ * cell numbers show. CELLAR_INVALID, CELLAR_BUSY, CELLAR_NO_MEMORY, CELLAR_IO.
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_compact(cellar_memory *memory, uint32_t max_rows,
                                                         uint32_t *n_moved, cellar_error *error);
@@ -1051,7 +1078,10 @@ typedef struct cellar_statistics {
     uint64_t n_runs;       /* over all groups */
     uint32_t n_checkpoints;
     uint32_t n_moves; /* that wait for the engine */
-    /* Places where a sequence goes on in cells that do not follow, for each 32 cells held; 0..1. */
+    /*
+     * Places where a sequence goes on in cells that do not follow, for each 32 cells held; 0..1. Each
+     * counts once, however many share it, and not at all where sequences part.
+     */
     float fragmentation;
     bool wants_compaction; /* fragmentation >= cellar_config.compaction_threshold > 0 */
     cellar_sizes sizes;    /* bytes held now, those in stores of the caller included */

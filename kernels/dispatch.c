@@ -1,5 +1,5 @@
 /*
- * dispatch.c: fills the table of attention, rotation and row kernels.
+ * dispatch.c: fills the table of attention, rotation, row and Hadamard kernels.
  *
  * Scalar versions fill the whole table, then every instruction set that both the caller's mask and
  * the processor allow puts its own on top, in ascending order. The table belongs to the caller;
@@ -8,11 +8,16 @@
  */
 #include "kernels.h"
 
+#include <string.h>
+
 void cl_kernels_fill(cl_kernels *table, uint32_t mask)
 {
+    memset(table, 0, sizeof *table); /* row types that no version knows keep block = 0 */
     cl_attend_fill_scalar(table);
     cl_rope_fill_scalar(table);
     cl_rows_fill_scalar(table);
+    cl_quants_fill_scalar(table);
+    cl_hadamard_fill_scalar(table);
     table->isa = "scalar";
 
     const uint32_t usable = mask & cl_cpu_detect();
@@ -21,6 +26,8 @@ void cl_kernels_fill(cl_kernels *table, uint32_t mask)
         cl_attend_fill_avx2(table);
         cl_rope_fill_avx2(table);
         cl_rows_fill_avx2(table);
+        cl_quants_fill_avx2(table);
+        cl_hadamard_fill_avx2(table);
         table->isa = "avx2";
     }
 #else

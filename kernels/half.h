@@ -1,5 +1,5 @@
 /*
- * half.h: binary16 <-> binary32 and bfloat16 -> binary32 by bit manipulation.
+ * half.h: binary16 and bfloat16 <-> binary32 by bit manipulation.
  *
  * The truth for every other version: for each of the 2^16 halves and each of the 2^32 floats the
  * result has the bits that the F16C instructions give. Rounding is to nearest, ties to even. Values
@@ -86,6 +86,13 @@ static inline uint16_t half_from_float_bits(uint32_t bits)
 static inline uint32_t float_bits_from_bfloat(uint16_t bfloat)
 {
     return (uint32_t)bfloat << 16;
+}
+
+/* To nearest, ties to even; a NaN keeps its sign and leading payload and becomes quiet. */
+static inline uint16_t bfloat_from_float_bits(uint32_t bits)
+{
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return (uint16_t)(bits >> 16 | 0x40u);
+    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16); /* a carry may reach infinity */
 }
 
 #endif /* CL_HALF_H */

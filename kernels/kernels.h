@@ -30,6 +30,36 @@ uint32_t cl_cpu_detect(void);
 
 /* ---- attention, rotation, rows: used by libcellar -------------------------------------------- */
 
+/* Types of stored rows, by their GGUF numbers; the same values as CELLAR_*. */
+enum {
+    CL_ROW_F32 = 0,
+    CL_ROW_F16 = 1,
+    CL_ROW_Q4_0 = 2,
+    CL_ROW_Q4_1 = 3,
+    CL_ROW_Q5_0 = 6,
+    CL_ROW_Q5_1 = 7,
+    CL_ROW_Q8_0 = 8,
+    CL_ROW_IQ4_NL = 20,
+    CL_ROW_BF16 = 30,
+    CL_ROW_TYPES = 31 /* length of the table below */
+};
+
+/*
+ * One row type: n numbers, a multiple of `block`, take n / block * block_bytes bytes, which may lie
+ * at any address. Every version gives the same bits. docs/kernels.md has layouts and rounding.
+ */
+typedef struct cl_row_codec {
+    uint32_t block, block_bytes; /* 0: the type is not known, and the functions are NULL */
+
+    /*
+     * Every number becomes the nearest level of its block. A NaN or an infinity makes its whole
+     * block of a quantised type NaN. Finite numbers of a quantised type stay finite.
+     */
+    void (*encode)(void *to, const float *from, size_t n);
+    /* Exact, but for the sum of scale and offset, which is rounded once. Any bytes are allowed. */
+    void (*decode)(float *to, const void *from, size_t n);
+} cl_row_codec;
+
 typedef struct cl_kernels {
     const char *isa; /* the highest instruction set used: "scalar", "avx2" */
 
@@ -68,6 +98,15 @@ typedef struct cl_kernels {
      */
     void (*rows_f16_from_f32)(uint16_t *to, const float *from, size_t n);
     void (*rows_f32_from_f16)(float *to, const uint16_t *from, size_t n);
+
+    /* The ways rows can be stored, by CL_ROW_*. */
+    cl_row_codec codec[CL_ROW_TYPES];
+
+    /*
+     * The orthonormal Walsh-Hadamard transform in place; n a power of two from 1 to 65536. It is
+     * its own inverse up to rounding. Every version gives the same bits.
+     */
+    void (*hadamard)(float *x, uint32_t n);
 } cl_kernels;
 
 /* Fill a table with the best versions that `mask` and the processor allow. */
@@ -117,6 +156,10 @@ void cl_rope_fill_scalar(cl_kernels *table);
 void cl_rope_fill_avx2(cl_kernels *table);
 void cl_rows_fill_scalar(cl_kernels *table);
 void cl_rows_fill_avx2(cl_kernels *table);
+void cl_quants_fill_scalar(cl_kernels *table);
+void cl_quants_fill_avx2(cl_kernels *table);
+void cl_hadamard_fill_scalar(cl_kernels *table);
+void cl_hadamard_fill_avx2(cl_kernels *table);
 void cl_matmul_fill_scalar(cl_matmul_table *table);
 void cl_matmul_fill_avx2(cl_matmul_table *table);
 

@@ -27,20 +27,38 @@ static void default_release(void *context, void *block, size_t size)
     free(block);
 }
 
-void cl_alloc_init(cl_alloc *alloc, const cellar_allocator *user)
+void cl_alloc_init(cl_alloc *alloc, const cellar_allocator *user, uint64_t limit)
 {
     memset(alloc, 0, sizeof *alloc);
     alloc->user = *user;
+    alloc->limit = limit;
     if (!user->allocate) {
         alloc->user.allocate = default_allocate;
         alloc->user.release = default_release;
     }
 }
 
+bool cl_alloc_count(cl_alloc *alloc, cellar_bytes_kind kind, size_t size)
+{
+    alloc->was_limited = alloc->limit > 0 &&
+                         (size > alloc->limit || alloc->total > alloc->limit - size);
+    if (alloc->was_limited) return false;
+    alloc->bytes[kind] += size;
+    alloc->total += size;
+    return true;
+}
+
+void cl_alloc_uncount(cl_alloc *alloc, cellar_bytes_kind kind, size_t size)
+{
+    alloc->bytes[kind] -= size;
+    alloc->total -= size;
+}
+
 void *cl_alloc_get(cl_alloc *alloc, cellar_bytes_kind kind, size_t size)
 {
+    if (!cl_alloc_count(alloc, kind, size)) return NULL;
     void *block = alloc->user.allocate(alloc->user.context, size, CL_ALIGN);
-    if (block) alloc->bytes[kind] += size;
+    if (!block) cl_alloc_uncount(alloc, kind, size);
     return block;
 }
 
@@ -48,16 +66,17 @@ void cl_alloc_put(cl_alloc *alloc, cellar_bytes_kind kind, void *block, size_t s
 {
     if (!block) return;
     alloc->user.release(alloc->user.context, block, size);
-    alloc->bytes[kind] -= size;
+    cl_alloc_uncount(alloc, kind, size);
 }
 
 void *cl_alloc_grow(cl_alloc *alloc, cellar_bytes_kind kind, void *block, size_t old_size,
                     size_t new_size)
 {
     if (!block) return cl_alloc_get(alloc, kind, new_size);
-    if (alloc->user.resize) {
+    if (alloc->user.resize && new_size >= old_size) {
+        if (!cl_alloc_count(alloc, kind, new_size - old_size)) return NULL;
         void *moved = alloc->user.resize(alloc->user.context, block, old_size, new_size, CL_ALIGN);
-        if (moved) alloc->bytes[kind] += new_size - old_size;
+        if (!moved) cl_alloc_uncount(alloc, kind, new_size - old_size);
         return moved;
     }
     void *moved = cl_alloc_get(alloc, kind, new_size);

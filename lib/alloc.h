@@ -11,14 +11,20 @@
 
 typedef struct cl_alloc {
     cellar_allocator user;              /* the caller's, or malloc and free */
-    uint64_t bytes[CELLAR_BYTES_KINDS]; /* held now, by kind */
+    uint64_t bytes[CELLAR_BYTES_KINDS]; /* held now, by kind, those of callers' stores included */
+    uint64_t total, limit;              /* their sum; what it may reach, 0: anything */
+    bool was_limited;                   /* the last refusal was the limit's, not the allocator's */
 } cl_alloc;
 
 /* Big enough for any vector register, and a cache line. */
 #define CL_ALIGN 64
 
 /* Use `user`, or malloc and free when it is all NULL. */
-void cl_alloc_init(cl_alloc *alloc, const cellar_allocator *user);
+void cl_alloc_init(cl_alloc *alloc, const cellar_allocator *user, uint64_t limit);
+
+/* Count bytes that a store of the caller holds; false: the limit forbids them. */
+bool cl_alloc_count(cl_alloc *alloc, cellar_bytes_kind kind, size_t size);
+void cl_alloc_uncount(cl_alloc *alloc, cellar_bytes_kind kind, size_t size);
 
 /* NULL when there is none. size > 0. */
 void *cl_alloc_get(cl_alloc *alloc, cellar_bytes_kind kind, size_t size);

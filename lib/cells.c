@@ -2,7 +2,7 @@
  * cells.c: counting holders, and the free map that follows from the counts.
  *
  * The counts are the truth; the free map, n_free, n_shared and first_free are kept in step with them by
- * the three functions that change a count (take, hold, release), and by nothing else. All of them
+ * the four functions that change a count (take, hold, release, move), and by nothing else. All of them
  * cost what they touch. check.c computes the same figures from the run lists.
  */
 #include "cells.h"
@@ -173,6 +173,20 @@ void cl_cells_release(cl_cells *cells, uint32_t cell, uint32_t n)
     cells->n_shared -= no_longer_shared;
     cells->n_free += freed;
     pool->n_free += freed;
+}
+
+void cl_cells_move(cl_cells *cells, uint32_t to, uint32_t from, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t refs = cells->refs[from + i];
+        cl_cells_take(cells, to + i, 1, refs);
+        cells->n_shared -= refs >= 2;
+        cells->refs[from + i] = 1; /* the one that cl_cells_release takes away */
+    }
+    memcpy(cells->stored_pos + to, cells->stored_pos + from, n * sizeof *cells->stored_pos);
+    memcpy(cells->token + to, cells->token + from, n * sizeof *cells->token);
+    if (cells->points) memcpy(cells->points + to, cells->points + from, n * sizeof *cells->points);
+    cl_cells_release(cells, from, n);
 }
 
 void cl_cells_claim(cl_cells *cells, uint32_t block, uint32_t owner)

@@ -99,6 +99,12 @@ void cl_cells_hold(cl_cells *cells, uint32_t cell, uint32_t n);
 /* One holder less for each of n held cells; those without any become free. */
 void cl_cells_release(cl_cells *cells, uint32_t cell, uint32_t n);
 
+/*
+ * The holders of n held cells hold n free ones of the same pool instead, which take over what the cells
+ * stand for; the two stretches do not overlap.
+ */
+void cl_cells_move(cl_cells *cells, uint32_t to, uint32_t from, uint32_t n);
+
 /* A block may have become useful to others again: searches must not start behind it. */
 static inline void cl_cells_offer(cl_cells *cells, uint32_t block)
 {

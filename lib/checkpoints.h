@@ -25,26 +25,21 @@ typedef struct cl_pin {
     int32_t lost; /* of the sequence that returns to it */
 } cl_pin;
 
-/* A checkpoint that the open step will make if it is committed. */
-typedef struct cl_planned {
-    uint32_t member;
-    uint32_t token;      /* of the step: made after it */
-    uint32_t checkpoint; /* the slot reserved for it; CL_NO_CHECKPOINT: there was no room */
-} cl_planned;
-
 typedef struct cl_checkpoints {
     cl_sequences sequences; /* who holds which; a "cell" is a checkpoint's slot */
     cl_pool pool;
     cl_group *groups;
     uint32_t n_groups;
-    uint32_t n;         /* slots; 0: no group needs checkpoints */
-    cl_pin *pins;       /* [n][n_groups] */
-    bool *is_live;      /* [n] its pins are filled in */
-    bool *is_suspended; /* [n] given up by the open step */
-    uint32_t interval;  /* make one every so many positions; 0: only when told */
-    uint64_t n_dropped; /* for want of room, ever */
-    cl_planned *planned;
-    uint32_t n_planned, planned_capacity;
+    uint32_t n;          /* slots; 0: no group needs checkpoints */
+    cl_pin *pins;        /* [n][n_groups] */
+    bool *is_live;       /* [n] its pins are filled in */
+    uint32_t *suspended; /* [n] bit g: the open step took what it holds in group g */
+    uint32_t interval;   /* make one every so many positions; 0: only when told */
+    uint64_t n_dropped;  /* for want of room, ever */
+    /* those that the open step will make if it is committed, from its end backwards */
+    uint32_t *planned;      /* [n] tokens after which they stand */
+    cl_runs *planned_lists; /* [n][n_groups] room for what they will hold */
+    uint32_t n_planned;
 } cl_checkpoints;
 
 bool cl_checkpoints_measure(uint32_t n, uint32_t n_groups, size_t *bytes);
@@ -64,12 +59,13 @@ cellar_status cl_checkpoints_make(cl_checkpoints *checkpoints, cellar_seq seq, c
                                   cellar_error *error);
 
 /*
- * Make a sequence in every group that needs it what the checkpoint holds; the attention groups without a
- * window are the caller's. cl_checkpoints_prepare_return reserves, the other cannot fail.
+ * Make a sequence in one group what the checkpoint holds there. The first reserves room in every group
+ * that cannot go on at the checkpoint's position by itself, the second cannot fail.
  */
 cellar_status cl_checkpoints_prepare_return(cl_checkpoints *checkpoints, cellar_seq seq,
                                             uint32_t checkpoint, cellar_error *error);
-void cl_checkpoints_return(cl_checkpoints *checkpoints, cellar_seq seq, uint32_t checkpoint);
+void cl_checkpoints_return(cl_checkpoints *checkpoints, uint32_t group, cellar_seq seq,
+                           uint32_t checkpoint);
 
 /* What operations on sequences do to their checkpoints. Prepare may fail; the rest cannot. */
 cellar_status cl_checkpoints_prepare_copy(cl_checkpoints *checkpoints, cellar_seq from,
@@ -81,22 +77,20 @@ void cl_checkpoints_cancel_copy(cl_checkpoints *checkpoints, cellar_seq to);
 void cl_checkpoints_forget(cl_checkpoints *checkpoints, cellar_seq seq, int64_t p0);
 void cl_checkpoints_keep(cl_checkpoints *checkpoints, cellar_seq seq);
 void cl_checkpoints_clear(cl_checkpoints *checkpoints);
-cellar_status cl_checkpoints_prepare_drop(cl_checkpoints *checkpoints, cellar_seq seq,
-                                          cl_range range, cellar_error *error);
+/* Forget those that stand at positions in the range. */
 void cl_checkpoints_drop(cl_checkpoints *checkpoints, cellar_seq seq, cl_range range);
 
 /* ---- a step ---------------------------------------------------------------------------------- */
 
-/* Choose the places of a step after which checkpoints will be made; never fails for want of room. */
-cellar_status cl_checkpoints_begin(cl_checkpoints *checkpoints, const cl_step *step,
-                                   cellar_error *error);
-/* All groups have begun: reserve what filling them in takes. */
+/* Choose the places of a step after which checkpoints will be made, if there is room. */
+void cl_checkpoints_begin(cl_checkpoints *checkpoints, const cl_step *step);
+/* All groups have begun: reserve what filling them in takes. CELLAR_NO_MEMORY. */
 cellar_status cl_checkpoints_reserve(cl_checkpoints *checkpoints, const cl_step *step,
                                      cellar_error *error);
 /* All groups have committed: make the planned ones, forget the suspended ones. */
 void cl_checkpoints_commit(cl_checkpoints *checkpoints, const cl_step *step);
-/* was_written: some group could not give back what it took from suspended checkpoints. */
-void cl_checkpoints_abort(cl_checkpoints *checkpoints, bool was_written);
+/* All groups have aborted: forget those from which a group took what it could not give back. */
+void cl_checkpoints_abort(cl_checkpoints *checkpoints, const cl_step *step);
 
 /* Is a checkpoint planned after this token? For groups that must keep a state there. */
 bool cl_checkpoints_is_planned(const cl_checkpoints *checkpoints, uint32_t token);
@@ -109,10 +103,17 @@ void cl_checkpoints_cancel_planned(cl_checkpoints *checkpoints, uint32_t token);
  */
 uint32_t cl_checkpoints_least(const cl_checkpoints *checkpoints, uint32_t group, uint32_t pool);
 
-/* Suspend one: it no longer counts; its cells in `group` are released by the caller. */
-static inline void cl_checkpoints_suspend(cl_checkpoints *checkpoints, uint32_t checkpoint)
+/* The open step takes what a checkpoint holds in a group (the caller releases it); or gives it back. */
+static inline void cl_checkpoints_suspend(cl_checkpoints *checkpoints, uint32_t checkpoint,
+                                          uint32_t group)
 {
-    checkpoints->is_suspended[checkpoint] = true;
+    checkpoints->suspended[checkpoint] |= 1u << group;
+}
+
+static inline void cl_checkpoints_resume(cl_checkpoints *checkpoints, uint32_t checkpoint,
+                                         uint32_t group)
+{
+    checkpoints->suspended[checkpoint] &= ~(1u << group);
 }
 
 static inline const cl_pin *cl_checkpoints_pin(const cl_checkpoints *checkpoints,

@@ -56,12 +56,29 @@ typedef struct cl_moves {
     uint32_t n, capacity;
 } cl_moves;
 
+/* What one group of a configuration comes to. */
+typedef struct cl_group_plan {
+    cellar_layer_kind kind;
+    cellar_window window;
+    bool is_external;
+    uint32_t n_layers;
+    uint32_t n_rows; /* kinds of rows, or tensors */
+    cl_storage_layout layout;
+    uint32_t n_blocks;      /* of cells, over all pools */
+    uint32_t n_cells;       /* that count, over all pools */
+    uint32_t n_rollback;    /* recurrent */
+    uint32_t n_pools;       /* the memory's, or 1 */
+    uint64_t n_checkpoints; /* that it has room for on top */
+    size_t cells_bytes, own_bytes, callers_bytes;
+} cl_group_plan;
+
 typedef struct cl_group {
     cellar_layer_kind kind;
     cellar_window window;
     bool is_external;    /* the engine keeps the rows */
     bool is_contiguous;  /* one stretch for each sequence and micro-batch */
     uint32_t index;      /* in the memory */
+    cl_group_plan plan;  /* what it was made from */
     uint32_t n_rollback; /* recurrent: states that stay behind the last one */
     cl_sequences sequences;
     cl_storage storage;
@@ -69,6 +86,7 @@ typedef struct cl_group {
     cl_moves *moves;                    /* of the memory */
     uint64_t n_reclaimed;               /* cells given up behind windows, ever */
     uint64_t n_moved;                   /* cells whose rows were copied to others, ever */
+    uint32_t unfinished; /* compaction: the cell where a piece that it cut goes on; 0: there is none */
     cl_stretch *copy_stretches;         /* where a prepared copy to another pool will go */
     uint32_t n_copy_stretches, copy_capacity;
     /* the open step */
@@ -81,10 +99,14 @@ typedef struct cl_group {
     cl_victim *victims;
     uint32_t n_victims, victim_capacity;
     bool is_written;           /* rows of the step are stored: victims cannot be given back */
+    bool reuses_cells;         /* a later micro-batch uses cells of an earlier one */
+    uint64_t n_step_reclaimed; /* cells given up behind windows by this step */
     cl_segment_states *states; /* [n_segments] (recurrent) */
     uint32_t *targets, *after; /* [n_targets] state, tokens of the segment after which it stands */
     uint32_t n_targets;
-    cl_arena arena;
+    uint32_t *transits; /* [n_transits] states that only lead from one micro-batch to the next */
+    uint32_t n_transits;
+    cl_arena arena, reclaim_arena;
     cl_sweep sweep;
 } cl_group;
 
@@ -92,6 +114,22 @@ static inline bool cl_group_has_window(const cl_group *group)
 {
     return group->window.kind != CELLAR_WINDOW_NONE;
 }
+
+/* What a group is made from. */
+typedef struct cl_group_source {
+    const cl_group_plan *plan;
+    cl_pool *pools; /* [plan->n_pools], their n filled in; the group's from then on */
+    cl_pool_rule rule;
+    const cl_rows *rows; /* [plan->n_rows] */
+    const cellar_row_store *stores;
+    uint32_t n_stores;
+    bool has_points;
+} cl_group_source;
+
+/* CELLAR_NO_MEMORY; then nothing is held. */
+cellar_status cl_group_create(cl_group *group, uint32_t index, const cl_group_source *source,
+                              cl_alloc *alloc, cellar_error *error);
+void cl_group_destroy(cl_group *group);
 
 /* ---- questions ------------------------------------------------------------------------------- */
 
@@ -156,13 +194,14 @@ void cl_attention_commit(cl_group *group, const cl_step *step);
 void cl_attention_abort(cl_group *group, const cl_step *step);
 
 /*
- * group_window.c: make `wanted` cells of a pool free, for micro-batch `ubatch` of the step. Returns how
- * many are still missing; what was taken away is noted as victims. Room for them was reserved by
- * cl_window_reserve.
+ * group_window.c: make `missing` more cells of a pool free. Returns how many are still missing; what was
+ * taken away is noted as victims. Room for them was reserved by cl_window_reserve.
  */
 cellar_status cl_window_reserve(cl_group *group, const cl_step *step, cellar_error *error);
-uint32_t cl_window_reclaim(cl_group *group, const cl_step *step, uint32_t ubatch, uint32_t pool,
-                           uint32_t wanted);
+uint32_t cl_window_reclaim(cl_group *group, uint32_t pool, uint32_t missing);
+/* Take what a checkpoint holds in this group; the same for its room alone. */
+cellar_status cl_window_reserve_pins(cl_group *group, cellar_error *error);
+void cl_window_suspend(cl_group *group, uint32_t checkpoint);
 /* Give all victims back, the last first. */
 void cl_window_restore(cl_group *group);
 
@@ -170,12 +209,14 @@ void cl_window_restore(cl_group *group);
 cellar_status cl_recurrent_begin(cl_group *group, const cl_step *step, cellar_error *error);
 void cl_recurrent_commit(cl_group *group, const cl_step *step);
 void cl_recurrent_abort(cl_group *group, const cl_step *step);
+/* After a commit, when checkpoints have taken what they keep: drop states that are too old. */
+void cl_recurrent_trim(cl_group *group);
 cellar_status cl_recurrent_prepare_remove(cl_group *group, cellar_seq seq, cl_range range,
                                           cellar_error *error);
 cellar_status cl_recurrent_prepare_copy(cl_group *group, cellar_seq from, cellar_seq to,
                                         cl_range range, cellar_error *error);
 void cl_recurrent_copy(cl_group *group, cellar_seq from, cellar_seq to, cl_range range);
-cellar_status cl_recurrent_prepare_move(cl_group *group, cellar_seq seq, cl_range range,
+cellar_status cl_recurrent_prepare_move(cl_group *group, cellar_seq seq, cl_range range, bool is_up,
                                         cellar_error *error);
 
 #endif /* CL_GROUP_H */

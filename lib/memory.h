@@ -16,21 +16,6 @@
 #define CL_MAX_ROPES 256u /* different rotations in one memory */
 #define CL_MAX_GROUPS 16u /* different windows, and the recurrent group */
 
-/* What one group of a configuration comes to. */
-typedef struct cl_group_plan {
-    cellar_layer_kind kind;
-    cellar_window window;
-    bool is_external;
-    uint32_t n_layers;
-    uint32_t n_rows; /* kinds of rows, or tensors */
-    cl_storage_layout layout;
-    uint32_t n_blocks;   /* of cells, over all pools */
-    uint32_t n_cells;    /* that count, over all pools */
-    uint32_t n_rollback; /* recurrent */
-    uint32_t n_pools;    /* the memory's, or 1 */
-    size_t cells_bytes, own_bytes, callers_bytes;
-} cl_group_plan;
-
 /* What a configuration comes to, computed before anything is allocated. */
 typedef struct cl_plan {
     size_t object_bytes;                /* the memory, layers, groups, rotations, frequencies */
@@ -42,6 +27,7 @@ typedef struct cl_plan {
     cl_group_plan groups[CL_MAX_GROUPS];
     const cellar_row_store *stores[CL_MAX_STORES]; /* entry 0: NULL, the library's own */
     bool is_2d;                                    /* some layer has M-RoPE */
+    uint64_t n_fitting_checkpoints;                /* that checkpoint_bytes has room for */
     uint32_t n_checkpoints;                        /* slots */
     size_t checkpoint_bytes;                       /* of their bookkeeping */
     cl_scratch_layout scratch;                     /* of one worker */
@@ -61,6 +47,9 @@ uint32_t cl_plan_find_store(const cl_plan *plan, const cellar_layer *layer);
 /* Cells that pool p of a group has by the rules of cellar_config. */
 uint32_t cl_plan_pool_cells(const cellar_config *config, const cl_group_plan *group, uint32_t pool,
                             uint32_t pool_cells);
+
+/* Cells of full attention in a pool, as configured. */
+uint32_t cl_plan_pool_share(const cellar_config *config, uint32_t pool);
 
 /* Is a configuration sound, apart from its size (config.c)? CELLAR_INVALID. */
 cellar_status cl_config_check(const cellar_config *config, cellar_error *error);
@@ -104,9 +93,22 @@ void cl_memory_position(const cellar_memory *memory, cellar_seq seq, cellar_pos 
 /* The largest position up to n at which every group can go on by itself. */
 cellar_pos cl_memory_continue_at(const cellar_memory *memory, cellar_seq seq, cellar_pos n);
 
+/* CELLAR_REPLAY unless every group can go on at n by itself; says why and from where to read again. */
+cellar_status cl_memory_check_past(const cellar_memory *memory, cellar_seq seq, cellar_pos n,
+                                   cellar_pos *replay_from, cellar_error *error);
+
+/* Is this a micro-batch of the open step? CELLAR_INVALID. */
+cellar_status cl_memory_check_ubatch(const cellar_memory *memory, uint32_t ubatch,
+                                     cellar_error *error);
+
+/* The same, checkpoints included: where cellar_rewind goes. */
+cellar_pos cl_memory_rewind_to(const cellar_memory *memory, cellar_seq seq, cellar_pos n);
+
 /* NULL pointer, negative sequence, open step: what every operation refuses. */
 cellar_status cl_memory_check(const cellar_memory *memory, cellar_error *error);
 cellar_status cl_memory_check_idle(const cellar_memory *memory, cellar_error *error);
+/* The same for what would add row moves while some are pending. */
+cellar_status cl_memory_check_moves(const cellar_memory *memory, cellar_error *error);
 cellar_status cl_memory_check_seq(cellar_seq seq, cellar_error *error);
 
 /* [p0, p1) by the conventions of cellar.h. CELLAR_INVALID. */

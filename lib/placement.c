@@ -15,7 +15,8 @@
 enum filter { UNTOUCHED_BLOCKS, UNCLAIMED_BLOCKS, ALL_CELLS };
 
 typedef struct search {
-    cl_cells *cells; /* only its hints are changed */
+    cl_cells *cells; /* only the hints of its pool are changed */
+    uint32_t pool;
     uint32_t owner;
     enum filter filter;
     uint32_t excluded, n_excluded; /* cells already chosen: [excluded, excluded + n_excluded) */
@@ -25,7 +26,8 @@ static uint64_t filter_half(const search *s, uint64_t word, uint32_t block)
 {
     uint32_t shift = (block & 1) * CL_BLOCK;
     uint64_t half = word >> shift & 0xffffffffu;
-    if (half == 0 || block >= s->cells->n_blocks) return 0;
+    if (half == 0 || block >= s->cells->n_blocks || s->cells->pool_of[block] != s->pool) return 0;
+    if (s->filter == ALL_CELLS) return half << shift;
     uint32_t claim = s->cells->claims[block];
     if (claim != 0 && claim != s->owner) return 0;
     if (s->filter == UNTOUCHED_BLOCKS && (claim != 0 || half != 0xffffffffu)) return 0;
@@ -38,24 +40,35 @@ static uint64_t filtered_word(const search *s, uint32_t w)
     uint64_t word = s->cells->free_map[w];
     if (word == 0) return 0;
     if (s->n_excluded) word &= ~cl_bitmap_mask(w, s->excluded, s->n_excluded);
-    if (s->filter == ALL_CELLS) return word;
+    if (s->filter == ALL_CELLS && s->cells->n_pools == 1) return word;
     return filter_half(s, word, 2 * w) | filter_half(s, word, 2 * w + 1);
+}
+
+static const cl_pool *pool_of(const search *s)
+{
+    return &s->cells->pools[s->pool];
+}
+
+/* Words of the free map that the pool's blocks lie in end here. */
+static uint32_t end_word(const search *s)
+{
+    return pool_of(s)->end_block / 2 + pool_of(s)->end_block % 2;
 }
 
 /* The next stretch at or after *at, cut off somewhere beyond `enough` cells; moves *at behind it. */
 static bool next_stretch(const search *s, uint32_t enough, uint32_t *at, cl_stretch *out)
 {
     uint32_t w = *at / 64;
-    if (w >= s->cells->n_words) return false;
+    if (w >= end_word(s)) return false;
     uint64_t word = filtered_word(s, w) & (~0ull << (*at % 64));
     while (word == 0) {
-        if (++w >= s->cells->n_words) return false;
+        if (++w >= end_word(s)) return false;
         word = filtered_word(s, w);
     }
     uint32_t first = w * 64 + (uint32_t)__builtin_ctzll(word);
     uint64_t taken = ~word & (~0ull << (first % 64)); /* zeros of the view behind `first` */
     while (taken == 0) {
-        if (++w >= s->cells->n_words || w * 64 - first > enough) break;
+        if (++w >= end_word(s) || w * 64 - first > enough) break;
         taken = ~filtered_word(s, w);
     }
     uint32_t end = w * 64 + (taken ? (uint32_t)__builtin_ctzll(taken) : 0);
@@ -67,8 +80,9 @@ static bool next_stretch(const search *s, uint32_t enough, uint32_t *at, cl_stre
 /* The block before which this view is known to be empty; NULL: only first_free is known. */
 static uint32_t *hint_of(const search *s)
 {
-    if (s->filter == UNTOUCHED_BLOCKS) return &s->cells->first_untouched;
-    if (s->filter == UNCLAIMED_BLOCKS) return &s->cells->first_unclaimed;
+    cl_pool *pool = &s->cells->pools[s->pool];
+    if (s->filter == UNTOUCHED_BLOCKS) return &pool->first_untouched;
+    if (s->filter == UNCLAIMED_BLOCKS) return &pool->first_unclaimed;
     return NULL;
 }
 
@@ -77,7 +91,7 @@ static uint32_t start_of(const search *s)
 {
     const uint32_t *hint = hint_of(s);
     uint32_t known = hint ? *hint * CL_BLOCK : 0;
-    return known > s->cells->first_free ? known : s->cells->first_free;
+    return known > pool_of(s)->first_free ? known : pool_of(s)->first_free;
 }
 
 /*
@@ -93,7 +107,7 @@ static bool first_fit(const search *s, uint32_t n, cl_stretch *out)
         is_found = found.len >= n;
     if (is_found) *out = (cl_stretch){found.cell, n};
     if (hint && n <= (s->filter == UNTOUCHED_BLOCKS ? CL_BLOCK : 1))
-        *hint = is_found ? found.cell / CL_BLOCK : s->cells->n_blocks;
+        *hint = is_found ? found.cell / CL_BLOCK : pool_of(s)->end_block;
     return is_found;
 }
 
@@ -104,7 +118,7 @@ static uint32_t count_cells(const search *s)
     cl_stretch found;
     while (next_stretch(s, UINT32_MAX, &at, &found))
         total += found.len;
-    if (hint && total == 0) *hint = s->cells->n_blocks;
+    if (hint && total == 0) *hint = pool_of(s)->end_block;
     return total;
 }
 
@@ -154,6 +168,7 @@ static cl_stretch behind_tail(const cl_cells *cells, const cl_request *request)
     while (stretch.len < request->n) {
         uint32_t cell = stretch.cell + stretch.len;
         if (cell >= cells->n || !cl_bitmap_get(cells->free_map, cell)) break;
+        if (cells->pool_of[cell / CL_BLOCK] != request->pool) break;
         uint32_t claim = cells->claims[cell / CL_BLOCK];
         if (claim != 0 && claim != request->owner) break;
         stretch.len++;
@@ -163,14 +178,14 @@ static cl_stretch behind_tail(const cl_cells *cells, const cl_request *request)
 
 uint32_t cl_placement_choose(cl_cells *cells, const cl_request *request, cl_stretch *out)
 {
-    assert(request->n <= cells->n_free);
+    assert(request->n <= cells->pools[request->pool].n_free);
     uint32_t n_out = 0, wanted = request->n;
     cl_stretch behind = behind_tail(cells, request);
     if (behind.len > 0) out[n_out++] = behind;
     wanted -= behind.len;
     if (wanted == 0) return n_out;
 
-    search s = {cells, request->owner, UNTOUCHED_BLOCKS, behind.cell, behind.len};
+    search s = {cells, request->pool, request->owner, UNTOUCHED_BLOCKS, behind.cell, behind.len};
     if (first_fit(&s, wanted, &out[n_out])) return n_out + 1;
     s.filter = UNCLAIMED_BLOCKS;
     if (first_fit(&s, wanted, &out[n_out])) return n_out + 1;
@@ -185,10 +200,26 @@ uint32_t cl_placement_choose(cl_cells *cells, const cl_request *request, cl_stre
     return n_out;
 }
 
+bool cl_placement_choose_one(cl_cells *cells, const cl_request *request, cl_stretch *out)
+{
+    if (request->n > cells->pools[request->pool].n_free) return false;
+    cl_stretch behind = behind_tail(cells, request);
+    if (behind.len == request->n) {
+        *out = behind;
+        return true;
+    }
+    search s = {cells, request->pool, request->owner, UNTOUCHED_BLOCKS, 0, 0};
+    if (first_fit(&s, request->n, out)) return true;
+    s.filter = UNCLAIMED_BLOCKS;
+    if (first_fit(&s, request->n, out)) return true;
+    s.filter = ALL_CELLS;
+    return first_fit(&s, request->n, out);
+}
+
 uint32_t cl_placement_claim(const cl_cells *cells, uint32_t owner, uint32_t last)
 {
     uint32_t block = last / CL_BLOCK, next = last + 1;
     if (cells->claims[block] != 0 && cells->claims[block] != owner) return CL_NO_BLOCK;
-    if (next >= cells->n || next / CL_BLOCK != block) return CL_NO_BLOCK;
+    if (next / CL_BLOCK != block) return CL_NO_BLOCK;
     return cl_bitmap_get(cells->free_map, next) ? block : CL_NO_BLOCK;
 }

@@ -23,8 +23,9 @@ typedef struct cl_stretch {
 /* What a placement asks for. */
 typedef struct cl_request {
     uint32_t owner; /* sequence slot + 1: whose claims are respected as its own */
+    uint32_t pool;  /* whose cells */
     uint32_t tail;  /* the last cell of the sequence, CL_NO_CELL if it has none */
-    uint32_t n;     /* cells wanted; at most cells->n_free */
+    uint32_t n;     /* cells wanted; at most the pool's n_free */
 } cl_request;
 
 /*
@@ -34,6 +35,9 @@ typedef struct cl_request {
  * The cells of one call are disjoint. Between two calls the caller takes the cells (cl_cells_take).
  */
 uint32_t cl_placement_choose(cl_cells *cells, const cl_request *request, cl_stretch *out);
+
+/* One stretch of n free cells of the pool, the first that fits best by the same preferences. */
+bool cl_placement_choose_one(cl_cells *cells, const cl_request *request, cl_stretch *out);
 
 /*
  * The block that the owner should claim after it was given `last` as its last cell: the block of

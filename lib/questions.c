@@ -5,11 +5,37 @@
  * binary search at most.
  */
 #include <math.h>
+#include <string.h>
 
 #include "error.h"
 #include "memory.h"
 
-/* The memory's logical extent is the widest of its groups': none may be written over. */
+uint32_t cl_memory_pool_of(const cellar_memory *memory, cellar_seq seq)
+{
+    cl_pool_rule rule = {memory->config.n_pools, memory->config.pool_of,
+                         memory->config.pool_context};
+    return cl_pool_rule_apply(&rule, seq);
+}
+
+void cl_memory_position(const cellar_memory *memory, cellar_seq seq, cellar_pos *next,
+                        cellar_pos *last)
+{
+    *next = *last = -1;
+    for (uint32_t g = 0; g < memory->n_groups; g++) {
+        const cl_group *group = &memory->groups[g];
+        const cl_runs *runs = cl_group_runs(group, seq);
+        cellar_pos its = cl_group_next(group, seq), its_last = -1;
+        if (runs->n > 0) its_last = cl_run_last(&runs->items[runs->n - 1]);
+        if (its > 0 && its > *next) *next = its;
+        if (its_last > *last) *last = its_last;
+    }
+    if (*next > 0 && *last < 0) *last = *next - 1; /* everything is behind a window */
+}
+
+/*
+ * A sequence's extent is the widest of its groups': none may be written over. A group that keeps
+ * everything knows best where a sequence begins.
+ */
 cellar_pos cellar_position_min(const cellar_memory *memory, cellar_seq seq)
 {
     cellar_pos min = -1;
@@ -38,10 +64,24 @@ static cellar_pos rewind_min(const cellar_memory *memory, cellar_seq seq)
 {
     cellar_pos min = 0;
     for (uint32_t g = 0; g < memory->n_groups; g++) {
-        cellar_pos its = cl_group_rewind_min(cl_memory_runs(memory, g, seq));
+        cellar_pos its = cl_group_rewind_min(&memory->groups[g], seq);
         if (its > min) min = its;
     }
     return min;
+}
+
+/* Different shifts among the runs of a sequence that are not 0; looks at each pair once. */
+static uint32_t count_shifts(const cl_runs *runs)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < runs->n; i++) {
+        if (runs->items[i].shift == 0) continue;
+        bool is_known = false;
+        for (uint32_t k = i; k-- > 0 && !is_known;)
+            is_known = runs->items[k].shift == runs->items[i].shift;
+        n += !is_known;
+    }
+    return n;
 }
 
 cellar_status cellar_get_sequence(const cellar_memory *memory, cellar_seq seq,
@@ -51,13 +91,21 @@ cellar_status cellar_get_sequence(const cellar_memory *memory, cellar_seq seq,
     CL_TRY(cl_memory_check_seq(seq, error));
     if (!out) CL_FAIL(error, CELLAR_INVALID, -1, "out is NULL");
     *out = (cellar_sequence_info){0};
+    cellar_pos next, last;
+    cl_memory_position(memory, seq, &next, &last);
     out->pos_min = cellar_position_min(memory, seq);
     out->pos_max = cellar_position_max(memory, seq);
-    out->pos_next = out->pos_max + 1;
+    out->pos_next = next < 0 ? 0 : next;
     out->rewind_min = rewind_min(memory, seq);
+    out->pool = cl_memory_pool_of(memory, seq);
+    const cl_runs *list = cl_sequence_table_runs(&memory->checkpoints.sequences.table, seq);
+    for (uint32_t i = 0; i < list->n; i++)
+        out->n_checkpoints += list->items[i].len;
     for (uint32_t g = 0; g < memory->n_groups; g++) {
         const cl_runs *runs = cl_memory_runs(memory, g, seq);
         const cl_cells *cells = &memory->groups[g].sequences.cells;
+        uint32_t n_shifts = count_shifts(runs);
+        if (n_shifts > out->n_shifts) out->n_shifts = n_shifts;
         out->n_runs += runs->n;
         for (uint32_t i = 0; i < runs->n; i++) {
             out->n_cells += runs->items[i].len;
@@ -68,22 +116,54 @@ cellar_status cellar_get_sequence(const cellar_memory *memory, cellar_seq seq,
     return CELLAR_OK;
 }
 
+cellar_pos cl_memory_continue_at(const cellar_memory *memory, cellar_seq seq, cellar_pos n)
+{
+    /* A group may have to go back further because another one has: until all agree. */
+    bool agreed = false;
+    while (!agreed && n > 0) {
+        agreed = true;
+        for (uint32_t g = 0; g < memory->n_groups; g++) {
+            cellar_pos its = cl_group_continue_at(&memory->groups[g], seq, n);
+            if (its >= n) continue;
+            n = its;
+            agreed = false;
+        }
+    }
+    return n;
+}
+
+/* Which group keeps a sequence from going on at n, and why. */
+static cellar_reason reason_at(const cellar_memory *memory, cellar_seq seq, cellar_pos n)
+{
+    for (uint32_t g = 0; g < memory->n_groups; g++) {
+        const cl_group *group = &memory->groups[g];
+        if (cl_group_continue_at(group, seq, n) == n) continue;
+        if (group->kind == CELLAR_LAYER_RECURRENT) return CELLAR_REASON_NO_STATE;
+        if (cl_group_has_window(group)) return CELLAR_REASON_WINDOW_PASSED;
+        break;
+    }
+    return CELLAR_REASON_POSITION_GONE;
+}
+
+cellar_status cl_memory_check_past(const cellar_memory *memory, cellar_seq seq, cellar_pos n,
+                                   cellar_pos *replay_from, cellar_error *error)
+{
+    if (cl_memory_continue_at(memory, seq, n) == n) return CELLAR_OK;
+    cellar_pos from = cl_memory_rewind_to(memory, seq, n);
+    if (replay_from) *replay_from = from;
+    cellar_reason reason = reason_at(memory, seq, n);
+    CL_FAIL_BECAUSE(error, CELLAR_REPLAY, reason, from,
+                    "sequence %d cannot continue at %d, %s: rewind, and read again from %d",
+                    (int)seq, (int)n, cellar_reason_text(reason), (int)from);
+}
+
 cellar_status cellar_can_continue(const cellar_memory *memory, cellar_seq seq, cellar_pos n,
                                   cellar_pos *replay_from, cellar_error *error)
 {
     CL_TRY(cl_memory_check(memory, error));
     CL_TRY(cl_memory_check_seq(seq, error));
     if (n < 0) CL_FAIL(error, CELLAR_INVALID, n, "position %d is below 0", (int)n);
-    cellar_pos from = n;
-    for (uint32_t g = 0; g < memory->n_groups; g++) {
-        cellar_pos its = cl_group_continue_at(cl_memory_runs(memory, g, seq), n);
-        if (its < from) from = its;
-    }
-    if (from == n) return CELLAR_OK;
-    if (replay_from) *replay_from = from;
-    CL_FAIL(error, CELLAR_REPLAY, from,
-            "sequence %d cannot continue at %d, position %d is gone: read again from %d", (int)seq,
-            (int)n, (int)n - 1, (int)from);
+    return cl_memory_check_past(memory, seq, n, replay_from, error);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -91,7 +171,10 @@ cellar_status cellar_can_continue(const cellar_memory *memory, cellar_seq seq, c
 /* Turn one head by `distance` positions, in double: a question, not a hot path. */
 static void turn_exactly(const cl_rope *rope, float *head, int64_t distance)
 {
-    for (uint32_t i = 0; i < rope->n_pairs; i++) {
+    head += rope->first;
+    uint32_t still = rope->kind == CELLAR_ROPE_MROPE ? rope->n_pairs - rope->sections[3]
+                                                     : rope->n_pairs;
+    for (uint32_t i = 0; i < still; i++) {
         bool is_normal = rope->kind == CELLAR_ROPE_NORMAL;
         float *x = head + (is_normal ? 2 * i : i), *y = x + (is_normal ? 1 : rope->n_pairs);
         double angle = (double)distance * rope->frequencies[i], c = cos(angle), s = sin(angle);
@@ -101,43 +184,69 @@ static void turn_exactly(const cl_rope *rope, float *head, int64_t distance)
     }
 }
 
-static void copy_row(float *to, const float *from, uint32_t n)
+/* Undo the Hadamard turn of a row; it is its own inverse. */
+static void unturn(const cl_kernels *kernels, float *row, uint32_t size, uint32_t stretch)
 {
-    if (from == to) return; /* converted in place already */
-    for (uint32_t i = 0; i < n; i++)
-        to[i] = from[i];
+    for (uint32_t i = 0; stretch > 0 && i < size; i += stretch)
+        kernels->hadamard(row + i, stretch);
 }
 
-static void read_cell(const cellar_memory *memory, const cl_layer *layer, uint32_t cell,
-                      int32_t shift, float *k, float *v)
+/* What reading rows of one layer takes. */
+typedef struct row_reader {
+    const cellar_memory *memory;
+    const cl_layer *layer;
+    unsigned char *raw; /* a row from a store without addresses; NULL: not needed */
+    float *whole;       /* a K row of which only the first part is wanted; NULL: not needed */
+} row_reader;
+
+static bool read_row(const row_reader *reader, const cl_rows *rows, uint32_t head, uint32_t cell,
+                     float *to)
 {
-    const cl_storage *storage = &memory->groups[layer->group].storage;
-    for (uint32_t h = 0; h < layer->n_kv_heads; h++) {
-        if (k) {
-            float *to = k + (size_t)h * layer->k_size;
-            copy_row(to, cl_storage_read(storage, &layer->k, &memory->kernels, h, cell, 1, to),
-                     layer->k_size);
-            if (shift != 0) turn_exactly(&memory->ropes[layer->rope], to, shift);
-        }
-        if (v) {
-            float *to = v + (size_t)h * layer->v_size;
-            copy_row(to, cl_storage_read(storage, &layer->v, &memory->kernels, h, cell, 1, to),
-                     layer->v_size);
-        }
+    const cl_storage *storage = &reader->memory->groups[reader->layer->group].storage;
+    const float *row = cl_storage_read(storage, rows, &reader->memory->kernels, head, cell, 1, to,
+                                       reader->raw);
+    if (!row) return false;
+    if (row != to) memcpy(to, row, rows->size * sizeof(float));
+    return true;
+}
+
+static bool read_k(const row_reader *reader, uint32_t head, uint32_t cell, int32_t shift, float *to)
+{
+    const cl_layer *layer = reader->layer;
+    if (!read_row(reader, layer->k, head, cell, to)) return false;
+    unturn(&reader->memory->kernels, to, layer->k_size, layer->hadamard_k);
+    if (shift != 0) turn_exactly(&reader->memory->ropes[layer->rope], to, shift);
+    return true;
+}
+
+static bool read_v(const row_reader *reader, uint32_t head, uint32_t cell, float *to)
+{
+    const cl_layer *layer = reader->layer;
+    if (layer->v_in_k) {
+        if (!read_row(reader, layer->k, head, cell, reader->whole)) return false;
+        memcpy(to, reader->whole, layer->v_size * sizeof(float));
+        return true;
     }
+    if (!read_row(reader, layer->v, head, cell, to)) return false;
+    unturn(&reader->memory->kernels, to, layer->v_size, layer->hadamard_v);
+    return true;
 }
 
-cellar_status cellar_read_rows(const cellar_memory *memory, cellar_seq seq, uint32_t layer,
-                               cellar_pos p0, uint32_t n, float *k, float *v, cellar_error *error)
+static bool read_cell(const row_reader *reader, uint32_t cell, int32_t shift, float *k, float *v)
 {
-    CL_TRY(cl_memory_check(memory, error));
-    CL_TRY(cl_memory_check_seq(seq, error));
-    if (layer >= memory->n_layers)
-        CL_FAIL(error, CELLAR_INVALID, layer, "layer %u: the memory has %u", layer,
-                memory->n_layers);
-    if (p0 < 0) CL_FAIL(error, CELLAR_INVALID, p0, "position %d is below 0", (int)p0);
-    const cl_layer *its = &memory->layers[layer];
-    const cl_runs *runs = cl_memory_runs(memory, its->group, seq);
+    const cl_layer *layer = reader->layer;
+    for (uint32_t h = 0; h < layer->n_kv_heads; h++) {
+        if (k && !read_k(reader, h, cell, shift, k + (size_t)h * layer->k_size)) return false;
+        if (v && !read_v(reader, h, cell, v + (size_t)h * layer->v_size)) return false;
+    }
+    return true;
+}
+
+static cellar_status read_positions(const row_reader *reader, cellar_seq seq, cellar_pos p0,
+                                    uint32_t n, float *k, float *v, cellar_error *error)
+{
+    const cl_layer *its = reader->layer;
+    const cl_runs *runs = cl_group_runs(&reader->memory->groups[its->group], seq);
     uint32_t r = cl_runs_find(runs, p0);
     for (uint32_t i = 0; i < n; i++) {
         int64_t pos = (int64_t)p0 + i;
@@ -148,9 +257,50 @@ cellar_status cellar_read_rows(const cellar_memory *memory, cellar_seq seq, uint
             CL_FAIL(error, CELLAR_NOT_FOUND, pos, "sequence %d does not hold position %lld",
                     (int)seq, (long long)pos);
         uint32_t cell = run->cell + (run->step ? (uint32_t)(pos - run->pos) : 0);
-        read_cell(memory, its, cell, run->shift, k, v);
+        if (!read_cell(reader, cell, run->shift, k, v))
+            CL_FAIL(error, CELLAR_IO, pos, "the store of the layer could not be read");
         if (k) k += (size_t)its->n_kv_heads * its->k_size;
         if (v) v += (size_t)its->n_kv_heads * its->v_size;
     }
     return CELLAR_OK;
+}
+
+static cellar_status check_reading(const cellar_memory *memory, cellar_seq seq, uint32_t layer,
+                                   cellar_pos p0, cellar_error *error)
+{
+    CL_TRY(cl_memory_check(memory, error));
+    CL_TRY(cl_memory_check_seq(seq, error));
+    if (layer >= memory->n_layers)
+        CL_FAIL(error, CELLAR_INVALID, layer, "layer %u: the memory has %u", layer,
+                memory->n_layers);
+    if (memory->layers[layer].kind != CELLAR_LAYER_ATTENTION || memory->layers[layer].is_external)
+        CL_FAIL(error, CELLAR_INVALID, layer, "layer %u has no rows here", layer);
+    if (p0 < 0) CL_FAIL(error, CELLAR_INVALID, p0, "position %d is below 0", (int)p0);
+    return CELLAR_OK;
+}
+
+/* Room for one row as it is stored and one as f32, where reading needs them. */
+static size_t room_for(const cellar_memory *memory, const cl_layer *layer)
+{
+    bool needs_raw = memory->stores && layer->k->store > 0;
+    if (!needs_raw && !layer->v_in_k) return 0;
+    size_t largest = layer->k_size > layer->v_size ? layer->k_size : layer->v_size;
+    return 2 * largest * sizeof(float); /* no type takes more than 4 bytes an element */
+}
+
+cellar_status cellar_read_rows(const cellar_memory *memory, cellar_seq seq, uint32_t layer,
+                               cellar_pos p0, uint32_t n, float *k, float *v, cellar_error *error)
+{
+    CL_TRY(check_reading(memory, seq, layer, p0, error));
+    row_reader reader = {memory, &memory->layers[layer], NULL, NULL};
+    size_t room = room_for(memory, reader.layer);
+    const cellar_allocator *allocator = &memory->alloc.user;
+    if (room > 0) {
+        reader.whole = allocator->allocate(allocator->context, room, CL_ALIGN);
+        if (!reader.whole) return cl_error_no_memory(error, "a row", room);
+        reader.raw = (unsigned char *)(reader.whole + room / 2 / sizeof(float));
+    }
+    cellar_status status = read_positions(&reader, seq, p0, n, k, v, error);
+    if (reader.whole) allocator->release(allocator->context, reader.whole, room);
+    return status;
 }

@@ -71,7 +71,8 @@ static bool grow_index(cl_sequence_table *table, cl_alloc *alloc)
     return true;
 }
 
-uint32_t cl_sequence_table_add(cl_sequence_table *table, cl_alloc *alloc, cellar_seq id)
+uint32_t cl_sequence_table_add(cl_sequence_table *table, cl_alloc *alloc, cellar_seq id,
+                               uint32_t pool)
 {
     uint32_t slot = cl_sequence_table_find(table, id);
     if (slot != CL_NO_SLOT) return slot;
@@ -87,7 +88,8 @@ uint32_t cl_sequence_table_add(cl_sequence_table *table, cl_alloc *alloc, cellar
     } else {
         table->first_vacant = table->items[slot].next_vacant;
     }
-    table->items[slot] = (cl_sequence){{NULL, 0, 0}, id, CL_NO_BLOCK, CL_NO_SLOT};
+    table->items[slot] =
+        (cl_sequence){.id = id, .claim = CL_NO_BLOCK, .pool = pool, .next_vacant = CL_NO_SLOT};
     table->index[place_of(table, id)] = slot;
     table->n++;
     return slot;

@@ -10,6 +10,15 @@
 #include <string.h>
 
 #include "error.h"
+#include "window.h"
+
+uint32_t cl_pool_rule_apply(const cl_pool_rule *rule, cellar_seq seq)
+{
+    if (rule->n_pools <= 1) return 0;
+    if (!rule->pool_of) return (uint32_t)seq % rule->n_pools;
+    uint32_t pool = rule->pool_of(rule->context, seq);
+    return pool < rule->n_pools ? pool : rule->n_pools - 1;
+}
 
 /* ---- helpers --------------------------------------------------------------------------------- */
 
@@ -23,9 +32,20 @@ void cl_sequences_set_claim(cl_sequences *sequences, uint32_t slot, uint32_t blo
 
 void cl_sequences_drop_if_empty(cl_sequences *sequences, uint32_t slot)
 {
-    if (slot == CL_NO_SLOT || sequences->table.items[slot].runs.n > 0) return;
+    if (slot == CL_NO_SLOT) return;
+    const cl_sequence *sequence = &sequences->table.items[slot];
+    if (sequence->runs.n > 0 || sequence->lost > 0) return;
     cl_sequences_set_claim(sequences, slot, CL_NO_BLOCK);
     cl_sequence_table_drop(&sequences->table, sequences->alloc, slot);
+}
+
+cellar_status cl_sequences_add(cl_sequences *sequences, cellar_seq id, uint32_t *slot,
+                               cellar_error *error)
+{
+    uint32_t pool = cl_pool_rule_apply(&sequences->rule, id);
+    *slot = cl_sequence_table_add(&sequences->table, sequences->alloc, id, pool);
+    if (*slot == CL_NO_SLOT) return cl_error_no_memory(error, "a sequence", sizeof(cl_sequence));
+    return CELLAR_OK;
 }
 
 cellar_status cl_sequences_reserve(cl_sequences *sequences, uint32_t slot, uint64_t n,
@@ -48,8 +68,7 @@ static void release_runs(cl_sequences *sequences, const cl_run *runs, uint32_t n
         cl_cells_release(&sequences->cells, runs[i].cell, runs[i].len);
 }
 
-/* Runs [*first, *last) of the list overlap the range. */
-static void find_range(const cl_runs *runs, cl_range range, uint32_t *first, uint32_t *last)
+void cl_sequences_find_range(const cl_runs *runs, cl_range range, uint32_t *first, uint32_t *last)
 {
     *first = cl_runs_find(runs, range.p0);
     *last = *first;
@@ -100,24 +119,39 @@ void cl_sequences_remove(cl_sequences *sequences, cellar_seq id, cl_range range)
 {
     uint32_t slot = cl_sequence_table_find(&sequences->table, id);
     if (slot == CL_NO_SLOT || range.p0 >= range.p1) return;
-    remove_range(sequences, runs_of(sequences, slot), range);
+    cl_sequence *sequence = &sequences->table.items[slot];
+    sequence->lost = (int32_t)cl_window_lost_remove(sequence->lost, range.p0, range.p1);
+    remove_range(sequences, &sequence->runs, range);
     cl_sequences_drop_if_empty(sequences, slot);
 }
 
 /* ---- copy ------------------------------------------------------------------------------------ */
+
+/* What a sequence has lost; 0 if it is not there. */
+static int64_t lost_by(const cl_sequences *sequences, cellar_seq id)
+{
+    uint32_t slot = cl_sequence_table_find(&sequences->table, id);
+    return slot == CL_NO_SLOT ? 0 : sequences->table.items[slot].lost;
+}
+
+static int64_t lost_of_copy(const cl_sequences *sequences, cellar_seq from, cellar_seq to,
+                            cl_range range)
+{
+    return cl_window_lost_copy(lost_by(sequences, to), lost_by(sequences, from), range.p0,
+                               range.p1);
+}
 
 cellar_status cl_sequences_prepare_copy(cl_sequences *sequences, cellar_seq from, cellar_seq to,
                                         cl_range range, cellar_error *error)
 {
     if (from == to || range.p0 >= range.p1) return CELLAR_OK;
     uint32_t first, last;
-    find_range(cl_sequence_table_runs(&sequences->table, from), range, &first, &last);
+    cl_sequences_find_range(cl_sequence_table_runs(&sequences->table, from), range, &first, &last);
     uint32_t n_copied = last > first ? last - first : 0;
     uint32_t slot = cl_sequence_table_find(&sequences->table, to);
-    if (slot == CL_NO_SLOT && n_copied == 0) return CELLAR_OK;
     if (slot == CL_NO_SLOT) {
-        slot = cl_sequence_table_add(&sequences->table, sequences->alloc, to);
-        if (slot == CL_NO_SLOT) return cl_error_no_memory(error, "a sequence", sizeof(cl_sequence));
+        if (n_copied == 0 && lost_of_copy(sequences, from, to, range) == 0) return CELLAR_OK;
+        CL_TRY(cl_sequences_add(sequences, to, &slot, error));
     }
     cellar_status status = cl_sequences_reserve(sequences, slot, (uint64_t)n_copied + 2, error);
     if (status != CELLAR_OK) cl_sequences_drop_if_empty(sequences, slot);
@@ -129,34 +163,40 @@ void cl_sequences_cancel_copy(cl_sequences *sequences, cellar_seq to)
     cl_sequences_drop_if_empty(sequences, cl_sequence_table_find(&sequences->table, to));
 }
 
-void cl_sequences_copy(cl_sequences *sequences, cellar_seq from, cellar_seq to, cl_range range)
+void cl_sequences_replace(cl_sequences *sequences, uint32_t slot, cl_range range,
+                          const cl_run *from, uint32_t n)
 {
-    uint32_t slot = cl_sequence_table_find(&sequences->table, to);
-    if (from == to || range.p0 >= range.p1 || slot == CL_NO_SLOT) return;
-    const cl_runs *source = cl_sequence_table_runs(&sequences->table, from);
     cl_runs *runs = runs_of(sequences, slot);
-    uint32_t first, last;
-    find_range(source, range, &first, &last);
-
-    /* Hold before releasing: a cell that both have must not become free in between. */
-    cl_run clipped;
-    for (uint32_t i = first; i < last; i++)
-        if (cl_run_clip(&source->items[i], range.p0, range.p1, &clipped))
-            cl_cells_hold(&sequences->cells, clipped.cell, clipped.len);
-
     uint32_t begin = cl_runs_cut(runs, range.p0);
     uint32_t end = cut_end(runs, range);
     release_runs(sequences, runs->items + begin, end - begin);
     cl_runs_erase(runs, begin, end);
-    if (last > first) {
-        uint32_t n = last - first;
-        cl_runs_insert(runs, begin, source->items + first, n);
+    if (n > 0) {
+        cl_runs_insert(runs, begin, from, n);
         (void)cl_run_clip(&runs->items[begin], range.p0, range.p1, &runs->items[begin]);
         (void)cl_run_clip(&runs->items[begin + n - 1], range.p0, range.p1,
                           &runs->items[begin + n - 1]);
         cl_runs_mend(runs, begin + n);
     }
     cl_runs_mend(runs, begin);
+}
+
+void cl_sequences_copy(cl_sequences *sequences, cellar_seq from, cellar_seq to, cl_range range)
+{
+    uint32_t slot = cl_sequence_table_find(&sequences->table, to);
+    if (from == to || range.p0 >= range.p1 || slot == CL_NO_SLOT) return;
+    const cl_runs *source = cl_sequence_table_runs(&sequences->table, from);
+    uint32_t first, last;
+    cl_sequences_find_range(source, range, &first, &last);
+    sequences->table.items[slot].lost = (int32_t)lost_of_copy(sequences, from, to, range);
+
+    /* Hold before releasing: a cell that both have must not become free in between. */
+    cl_run clipped;
+    for (uint32_t i = first; i < last; i++)
+        if (cl_run_clip(&source->items[i], range.p0, range.p1, &clipped))
+            cl_cells_hold(&sequences->cells, clipped.cell, clipped.len);
+    cl_sequences_replace(sequences, slot, range, source->items + first,
+                         last > first ? last - first : 0);
     cl_sequences_drop_if_empty(sequences, slot);
 }
 
@@ -314,5 +354,81 @@ void cl_sequences_shift(cl_sequences *sequences, cellar_seq id, cl_range range, 
         remove_range(sequences, runs, (cl_range){range.p0, end});
     }
     if (kept.p0 < kept.p1) move_range(runs, kept, delta);
+    cl_sequence *sequence = &sequences->table.items[slot];
+    sequence->lost = (int32_t)cl_window_lost_shift(sequence->lost, range.p0, range.p1, delta);
     cl_sequences_drop_if_empty(sequences, slot);
+}
+
+/* ---- divide ---------------------------------------------------------------------------------- */
+
+/* Runs that [first, last) of the list come to when every token has its own shift. */
+static uint64_t count_divided(const cl_runs *runs, uint32_t first, uint32_t last)
+{
+    uint64_t n = 0;
+    for (uint32_t i = first; i < last; i++)
+        n += runs->items[i].step ? runs->items[i].len : 1;
+    return n;
+}
+
+cellar_status cl_sequences_prepare_divide(cl_sequences *sequences, cellar_seq id, cl_range range,
+                                          int64_t divisor, cellar_error *error)
+{
+    uint32_t slot = cl_sequence_table_find(&sequences->table, id);
+    if (slot == CL_NO_SLOT || range.p0 >= range.p1 || divisor == 1) return CELLAR_OK;
+    cl_runs *runs = runs_of(sequences, slot);
+    uint32_t first, last;
+    cl_sequences_find_range(runs, range, &first, &last);
+    if (first >= last) return CELLAR_OK;
+    /* The range moves down as one, so only what stands right before it can be in its way. */
+    int64_t begin = runs->items[first].pos > range.p0 ? runs->items[first].pos : range.p0;
+    const cl_run *before = runs->items[first].pos < range.p0 ? &runs->items[first]
+                           : first > 0                       ? &runs->items[first - 1]
+                                                             : NULL;
+    int64_t end = !before ? -1 : before == &runs->items[first] ? range.p0 - 1 : cl_run_last(before);
+    if (end >= begin / divisor)
+        CL_FAIL(error, CELLAR_REFUSED, begin / divisor,
+                "position %lld of sequence %d divided by %lld lands at or before position %lld, "
+                "which is held and not divided",
+                (long long)begin, (int)id, (long long)divisor, (long long)end);
+    return cl_sequences_reserve(sequences, slot, count_divided(runs, first, last) + 2, error);
+}
+
+/* The divided pieces of one run, written in front of items[end]; returns where they begin. */
+static uint32_t divide_run(cl_run *items, uint32_t end, cl_run run, int64_t divisor)
+{
+    uint32_t n_pieces = run.step ? run.len : 1;
+    for (uint32_t i = n_pieces; i-- > 0;) {
+        cl_run piece = run;
+        if (run.step) {
+            piece.pos += (int32_t)i;
+            piece.cell += i;
+            cl_run_set_len(&piece, 1);
+        }
+        int32_t divided = (int32_t)(piece.pos / divisor);
+        piece.shift += divided - piece.pos;
+        piece.pos = divided;
+        items[--end] = piece;
+    }
+    return end;
+}
+
+void cl_sequences_divide(cl_sequences *sequences, cellar_seq id, cl_range range, int64_t divisor)
+{
+    uint32_t slot = cl_sequence_table_find(&sequences->table, id);
+    if (slot == CL_NO_SLOT || range.p0 >= range.p1 || divisor == 1) return;
+    cl_sequence *sequence = &sequences->table.items[slot];
+    cl_runs *runs = &sequence->runs;
+    sequence->lost = (int32_t)cl_window_lost_divide(sequence->lost, range.p0, range.p1, divisor);
+    uint32_t first = cl_runs_cut(runs, range.p0), last = cut_end(runs, range);
+    if (first >= last) return;
+    /* From the back, so that no run is written over before it is read. */
+    uint32_t n = (uint32_t)count_divided(runs, first, last), end = first + n;
+    memmove(runs->items + end, runs->items + last, (runs->n - last) * sizeof(cl_run));
+    runs->n += end - last;
+    for (uint32_t i = last, at = end; i-- > first;)
+        at = divide_run(runs->items, at, runs->items[i], divisor);
+    cl_runs_mend(runs, end);
+    for (uint32_t i = end; i-- > first;)
+        cl_runs_join(runs, i);
+    cl_runs_mend(runs, first);
 }

@@ -16,10 +16,20 @@
 #include "cells.h"
 #include "sequence_table.h"
 
+/* Which pool a sequence lives in. */
+typedef struct cl_pool_rule {
+    uint32_t n_pools;                                   /* 1: all in pool 0 */
+    uint32_t (*pool_of)(void *context, cellar_seq seq); /* NULL: seq % n_pools */
+    void *context;
+} cl_pool_rule;
+
+uint32_t cl_pool_rule_apply(const cl_pool_rule *rule, cellar_seq seq);
+
 /* The sequences of one group and the cells they hold. */
 typedef struct cl_sequences {
     cl_sequence_table table;
     cl_cells cells;
+    cl_pool_rule rule;
     cl_alloc *alloc;
 } cl_sequences;
 
@@ -32,7 +42,10 @@ cellar_status cl_sequences_prepare_remove(cl_sequences *sequences, cellar_seq id
                                           cellar_error *error);
 void cl_sequences_remove(cl_sequences *sequences, cellar_seq id, cl_range range);
 
-/* `to` may have been made by a prepare that is not followed by the copy: then cancel. */
+/*
+ * Within a pool: the cells are shared. `to` may have been made by a prepare that is not followed by the
+ * copy: then cancel.
+ */
 cellar_status cl_sequences_prepare_copy(cl_sequences *sequences, cellar_seq from, cellar_seq to,
                                         cl_range range, cellar_error *error);
 void cl_sequences_copy(cl_sequences *sequences, cellar_seq from, cellar_seq to, cl_range range);
@@ -48,11 +61,33 @@ cellar_status cl_sequences_prepare_shift(cl_sequences *sequences, cellar_seq id,
                                          int64_t delta, cellar_error *error);
 void cl_sequences_shift(cl_sequences *sequences, cellar_seq id, cl_range range, int64_t delta);
 
+/*
+ * Positions in the range are divided, rounding down; several tokens may come to share one. Statuses as
+ * for a shift. Cost: a run for each token.
+ */
+cellar_status cl_sequences_prepare_divide(cl_sequences *sequences, cellar_seq id, cl_range range,
+                                          int64_t divisor, cellar_error *error);
+void cl_sequences_divide(cl_sequences *sequences, cellar_seq id, cl_range range, int64_t divisor);
+
+/*
+ * What [p0, p1) of a sequence holds is replaced by other runs, whose cells are counted already: the
+ * last step of a copy. Room for n + 2 runs was reserved.
+ */
+void cl_sequences_replace(cl_sequences *sequences, uint32_t slot, cl_range range,
+                          const cl_run *runs, uint32_t n);
+
+/* Runs [*first, *last) of a list overlap the range. */
+void cl_sequences_find_range(const cl_runs *runs, cl_range range, uint32_t *first, uint32_t *last);
+
+/* The slot of a sequence, made in its pool if need be. CELLAR_NO_MEMORY. */
+cellar_status cl_sequences_add(cl_sequences *sequences, cellar_seq id, uint32_t *slot,
+                               cellar_error *error);
+
 /* Room for `n` more runs in a sequence's list. */
 cellar_status cl_sequences_reserve(cl_sequences *sequences, uint32_t slot, uint64_t n,
                                    cellar_error *error);
 
-/* Give up a sequence's claim and slot if nothing is left of it. */
+/* Give up a sequence's claim and slot if it holds nothing and has lost nothing. */
 void cl_sequences_drop_if_empty(cl_sequences *sequences, uint32_t slot);
 
 /* Make `block` (or CL_NO_BLOCK) what the sequence claims, instead of what it claimed before. */

@@ -22,7 +22,7 @@
 #include "cells.h"
 #include "kernels.h"
 
-#define CL_MAX_STORES 16u /* different stores in one memory, the library's own included */
+#define CL_MAX_STORES 8u /* different stores in one memory, the library's own included */
 
 /* Where and how one kind of row (a layer's K or V, a tensor of its state) is kept. */
 typedef struct cl_rows {
@@ -56,7 +56,8 @@ typedef struct cl_storage {
     uint32_t n_chunks, chunk_capacity;
     cl_buffer *buffers; /* [n_chunks][n_stores] */
     const cl_rows *rows;
-    uint32_t n_rows; /* all kinds of rows of the group: what moving a cell has to copy */
+    uint32_t n_rows;        /* all kinds of rows of the group: what moving a cell has to copy */
+    uint64_t callers_bytes; /* held in callers' stores; the rest is counted by alloc */
     cl_alloc *alloc;
 } cl_storage;
 

@@ -1,7 +1,8 @@
 /*
  * sweep.c: cutting runs into key blocks, and finding those that several sequences share.
  *
- * A view's blocks are built one after the other at the end of two arrays. A finished block is looked
+ * A past is first clipped to what its window lets anybody see, the same way for counting, for
+ * collecting shifts and for cutting. A view's blocks are built one after the other at the end of two arrays. A finished block is looked
  * up in a hash of all blocks by its pieces; if an earlier view has the same one, the new one is taken
  * back and the old one gets one viewer more. Room for the worst case is reserved when the step begins,
  * so building a sweep cannot fail.
@@ -19,26 +20,72 @@
 
 /* ---- room and shifts ------------------------------------------------------------------------- */
 
-/* Upper bounds for the key blocks and pieces that a list of runs can be cut into. */
-static void count_cuts(const cl_runs *runs, uint64_t *blocks, uint64_t *pieces)
+/* Which positions of a past are seen: below `sinks`, and from `first` on. */
+typedef struct extent {
+    int64_t sinks, first;
+} extent;
+
+/* `first` begins a stretch; nothing is counted twice. */
+static extent extent_of(const cl_past *past)
 {
-    for (uint32_t i = 0; i < runs->n; i++) {
-        uint64_t len = runs->items[i].len;
-        *blocks += len / CL_KEYS + 2;
-        *pieces += len / CL_KEYS + 2 + len / CL_BLOCK + 1;
+    if (!past->window || past->window->kind == CELLAR_WINDOW_NONE) return (extent){0, 0};
+    int64_t first = cl_window_first(past->window, past->first_query) / CL_KEYS * CL_KEYS;
+    int64_t sinks = past->window->n_sinks;
+    return sinks < first ? (extent){sinks, first} : (extent){0, 0};
+}
+
+/* Takes the runs of a past that are seen, clipped. */
+typedef void run_taker(void *context, cl_run run);
+
+static void take_range(const cl_runs *runs, int64_t p0, int64_t p1, run_taker *take, void *context)
+{
+    if (p0 >= p1) return;
+    for (uint32_t i = cl_runs_find(runs, p0); i < runs->n && runs->items[i].pos < p1; i++) {
+        cl_run part;
+        if (cl_run_clip(&runs->items[i], p0, p1, &part)) take(context, part);
     }
 }
 
-/* Every shift among the runs, and 0, sorted and once each; `shifts` has room for 1 + all runs. */
+/* Every committed run that is seen, in order. */
+static void take_runs(const cl_past *past, run_taker *take, void *context)
+{
+    extent seen = extent_of(past);
+    take_range(past->runs, 0, seen.sinks, take, context);
+    take_range(past->runs, seen.first, INT64_MAX, take, context);
+}
+
+/* Upper bounds for the key blocks and pieces that runs can be cut into. */
+typedef struct cuts {
+    uint64_t blocks, pieces, runs;
+} cuts;
+
+static void count_cuts(void *context, cl_run run)
+{
+    cuts *c = context;
+    c->blocks += run.len / CL_KEYS + 3;
+    c->pieces += run.len / CL_KEYS + 3 + run.len / CL_BLOCK + 1;
+    c->runs++;
+}
+
+typedef struct shift_list {
+    int64_t *shifts;
+    uint32_t n;
+} shift_list;
+
+static void note_shift(void *context, cl_run run)
+{
+    shift_list *list = context;
+    if (run.shift != list->shifts[list->n - 1]) list->shifts[list->n++] = run.shift;
+}
+
+/* Every shift that is seen, and 0, sorted and once each; `shifts` has room for 1 + all runs. */
 static uint32_t collect_shifts(int64_t *shifts, const cl_past *pasts, uint32_t n_pasts)
 {
-    uint32_t n = 0;
-    shifts[n++] = 0;
-    for (uint32_t p = 0; p < n_pasts; p++) {
-        const cl_runs *runs = pasts[p].runs;
-        for (uint32_t i = 0; i < runs->n; i++)
-            if (runs->items[i].shift != shifts[n - 1]) shifts[n++] = runs->items[i].shift;
-    }
+    shift_list list = {shifts, 1};
+    shifts[0] = 0;
+    for (uint32_t p = 0; p < n_pasts; p++)
+        take_runs(&pasts[p], note_shift, &list);
+    uint32_t n = list.n;
     cl_sort(shifts, n);
     uint32_t n_distinct = 1;
     for (uint32_t i = 1; i < n; i++)
@@ -122,14 +169,14 @@ cellar_status cl_sweep_prepare(cl_sweep *sweep, const cl_past *pasts, uint32_t n
                                uint32_t n_tokens, const cl_rope *ropes, uint32_t n_ropes,
                                cl_alloc *alloc, cellar_error *error)
 {
-    uint64_t blocks = 0, pieces = 0, runs = 0;
+    cuts c = {0, 0, 0};
     for (uint32_t p = 0; p < n_pasts; p++) {
-        count_cuts(pasts[p].runs, &blocks, &pieces);
-        count_cuts(pasts[p].pending, &blocks, &pieces);
-        runs += pasts[p].runs->n;
+        take_runs(&pasts[p], count_cuts, &c);
+        take_range(pasts[p].pending, 0, INT64_MAX, count_cuts, &c);
     }
+    uint64_t blocks = c.blocks, pieces = c.pieces;
     sweep->ubatch = NONE;
-    CL_TRY(prepare_shifts(sweep, pasts, n_pasts, (size_t)runs, ropes, n_ropes, alloc, error));
+    CL_TRY(prepare_shifts(sweep, pasts, n_pasts, (size_t)c.runs, ropes, n_ropes, alloc, error));
     uint64_t map_size = 16;
     while (map_size < 2 * blocks)
         map_size *= 2;
@@ -253,29 +300,71 @@ static uint32_t smaller(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* Cut one run into pieces; *open is the block being filled, if any. */
-static void add_run(cl_sweep *sweep, cl_view *view, cl_run run, cl_key_block **open)
+/* A view that is being cut. */
+typedef struct cutting {
+    cl_sweep *sweep;
+    cl_view *view;
+    cl_key_block *open; /* the block being filled, or NULL */
+    bool has_window;
+    bool is_shared;   /* `open` began with a cell at the position of the cell before it */
+    int32_t last_pos; /* of the cell before; -1: none */
+} cutting;
+
+/* Does a cell at `pos` belong into another block than the one before it? */
+static bool must_cut(const cutting *c, int32_t pos)
 {
+    if (stretch_of(c->open->first_pos) != stretch_of(pos) || c->open->n_keys == CL_KEYS)
+        return true;
+    return c->has_window && c->is_shared != (pos == c->last_pos);
+}
+
+/* How many of the `left` cells of a run, of which the next is `cell` at `pos`, make one piece. */
+static uint32_t piece_length(const cutting *c, const cl_run *run, uint32_t cell, int32_t pos,
+                             uint32_t left)
+{
+    uint32_t len = smaller(left, CL_KEYS - c->open->n_keys);
+    len = smaller(len, CL_BLOCK - cell % CL_BLOCK);
+    if (run->step) len = smaller(len, CL_KEYS - (uint32_t)pos % CL_KEYS);
+    /* The second cell of a run at one position is shared, the second of any other is not. */
+    if (c->has_window && c->is_shared == (run->step == 1)) len = 1;
+    return len;
+}
+
+/* Cut one run into pieces. */
+static void cut_run(void *context, cl_run run)
+{
+    cutting *c = context;
+    cl_sweep *sweep = c->sweep;
     uint32_t shift = index_of_shift(sweep, run.shift);
     for (uint32_t done = 0; done < run.len;) {
         int32_t pos = run.pos + (int32_t)(run.step ? done : 0);
         uint32_t cell = run.cell + done;
-        if (*open &&
-            (stretch_of((*open)->first_pos) != stretch_of(pos) || (*open)->n_keys == CL_KEYS)) {
-            close_block(sweep, view);
-            *open = NULL;
+        if (c->open && must_cut(c, pos)) {
+            close_block(sweep, c->view);
+            c->open = NULL;
         }
-        if (!*open) *open = open_block(sweep, pos);
-        uint32_t len = smaller(run.len - done, CL_KEYS - (*open)->n_keys);
-        if (run.step) len = smaller(len, CL_KEYS - (uint32_t)pos % CL_KEYS);
-        len = smaller(len, CL_BLOCK - cell % CL_BLOCK);
+        if (!c->open) {
+            c->open = open_block(sweep, pos);
+            c->is_shared = pos == c->last_pos;
+        }
+        uint32_t len = piece_length(c, &run, cell, pos, run.len - done);
         assert(sweep->n_pieces < sweep->max_pieces);
-        sweep->pieces[sweep->n_pieces++] = (cl_piece){cell, pos, len, run.step, shift};
-        (*open)->n_pieces++;
-        (*open)->n_keys += len;
-        (*open)->last_pos = run.step ? pos + (int32_t)(len - 1) : pos;
+        sweep->pieces[sweep->n_pieces++] = (cl_piece){cell, pos, len, len == 1 ? 1 : run.step,
+                                                      shift};
+        c->open->n_pieces++;
+        c->open->n_keys += len;
+        c->last_pos = run.step ? pos + (int32_t)(len - 1) : pos;
+        c->open->last_pos = c->last_pos;
         done += len;
     }
+}
+
+/* What is seen of a pending run. */
+static void cut_pending(cutting *c, const extent *seen, const cl_run *run)
+{
+    cl_run part;
+    if (seen->sinks > 0 && cl_run_clip(run, 0, seen->sinks, &part)) cut_run(c, part);
+    if (cl_run_clip(run, seen->first, INT64_MAX, &part)) cut_run(c, part);
 }
 
 void cl_sweep_add_view(cl_sweep *sweep, uint32_t member, const cl_past *past, uint32_t n_pending,
@@ -288,16 +377,17 @@ void cl_sweep_add_view(cl_sweep *sweep, uint32_t member, const cl_past *past, ui
         sweep->tokens[sweep->n_tokens] = tokens[i];
         sweep->view_of[sweep->n_tokens++] = index;
     }
-    cl_key_block *open = NULL;
-    for (uint32_t i = 0; i < past->runs->n; i++)
-        add_run(sweep, view, past->runs->items[i], &open);
+    cutting c = {.sweep = sweep, .view = view, .last_pos = -1};
+    c.has_window = past->window && past->window->kind != CELLAR_WINDOW_NONE;
+    take_runs(past, cut_run, &c);
+    extent seen = extent_of(past);
     for (uint32_t i = 0; i < past->pending->n && n_pending > 0; i++) {
         cl_run run = past->pending->items[i];
         cl_run_set_len(&run, smaller(run.len, n_pending));
         n_pending -= run.len;
-        add_run(sweep, view, run, &open);
+        cut_pending(&c, &seen, &run);
     }
-    if (open) close_block(sweep, view);
+    if (c.open) close_block(sweep, view);
 }
 
 /* The hash is no longer needed; its memory, at least 8 bytes a block, takes the order of the blocks. */

@@ -12,9 +12,15 @@
  * same pieces at the same positions (a shared prefix) share the key block: its keys are read once
  * for all of them.
  *
+ * Where a window hides the beginning, a view starts at the stretch in which the first position lies
+ * that some of its tokens see; sinks come before that. Nothing of the committed past or of the step
+ * that lies before is looked at: it may have been given up.
+ *
  * The cuts depend on positions alone, never on where cells lie or who shares them, and attention
  * updates its running maximum once a key block. That is why results are the same bit for bit
- * however a sequence came to hold what it holds.
+ * however a sequence came to hold what it holds. (Where tokens share positions, 32 cells may not be
+ * enough for a stretch. It is then cut every 32 cells; with a window, where cells at its beginning
+ * may be there or not, instead before the second cell of a position and after its last one.)
  */
 #ifndef CL_SWEEP_H
 #define CL_SWEEP_H
@@ -22,6 +28,7 @@
 #include "arena.h"
 #include "rope.h"
 #include "runs.h"
+#include "window.h"
 
 #define CL_KEYS 32u /* keys in a key block at most, and positions it spans */
 
@@ -76,13 +83,17 @@ typedef struct cl_sweep {
 
 /* One sequence of a step as the sweep has to see it: what it holds, and what the step adds. */
 typedef struct cl_past {
-    const cl_runs *runs;    /* committed */
-    const cl_runs *pending; /* of this step; shift 0 */
+    const cl_runs *runs;         /* committed */
+    const cl_runs *pending;      /* of this step; shift 0 */
+    const cellar_window *window; /* NULL: everything is seen */
+    int32_t
+        first_query; /* the smallest position of its tokens: of the step's when preparing, of the
+                            view's when adding one. Only a window needs it */
 } cl_past;
 
 /*
  * Make room for any micro-batch of a step (n_tokens tokens at most), and collect the shifts. pasts
- * [n_pasts]: every sequence that is the first of some token.
+ * [n_pasts]: every sequence that is the first of some token. CELLAR_NO_MEMORY.
  */
 cellar_status cl_sweep_prepare(cl_sweep *sweep, const cl_past *pasts, uint32_t n_pasts,
                                uint32_t n_tokens, const cl_rope *ropes, uint32_t n_ropes,
@@ -93,7 +104,7 @@ void cl_sweep_begin(cl_sweep *sweep, uint32_t ubatch);
 
 /*
  * Add a view: the tokens [n] of the micro-batch that see this past, of which the first n_pending
- * pending cells exist by now.
+ * pending cells exist by now (those that lie before the window may be in use again).
  */
 void cl_sweep_add_view(cl_sweep *sweep, uint32_t member, const cl_past *past, uint32_t n_pending,
                        const uint32_t *tokens, uint32_t n);

@@ -152,6 +152,8 @@ static void run_level(check *c, check *below, const level *l)
     if (strstr(l->isa, chosen.isa)) {
         run_tests(c, below, l->isa, attend_tests, n_attend_tests);
         run_tests(c, below, l->isa, rows_tests, n_rows_tests);
+        run_tests(c, below, l->isa, codec_tests, n_codec_tests);
+        run_tests(c, below, l->isa, hadamard_tests, n_hadamard_tests);
         run_tests(c, below, l->isa, matmul_tests, n_matmul_tests);
     }
     below->kernels = c->kernels;
@@ -169,6 +171,12 @@ static void check_tables(check *c)
         const int is_known = w->block != 0;
         is_right &= is_known == (w->decode != NULL) && is_known == (w->matmul != NULL);
         is_right &= is_known == (w->block_bytes != 0);
+    }
+    for (size_t i = 0; i < CL_ROW_TYPES; i++) {
+        const cl_row_codec *codec = &c->kernels.codec[i];
+        const int is_known = codec->block != 0;
+        is_right &= is_known == (codec->encode != NULL) && is_known == (codec->decode != NULL);
+        is_right &= is_known == (codec->block_bytes != 0);
     }
     fill(c, UINT32_MAX);
     is_right &= strcmp(c->kernels.isa, cl_cpu_detect() & CL_CPU_AVX2 ? "avx2" : "scalar") == 0;

@@ -56,8 +56,8 @@ struct check {
     char message[400];
 };
 
-extern const test attend_tests[], rows_tests[], matmul_tests[];
-extern const size_t n_attend_tests, n_rows_tests, n_matmul_tests;
+extern const test attend_tests[], rows_tests[], codec_tests[], hadamard_tests[], matmul_tests[];
+extern const size_t n_attend_tests, n_rows_tests, n_codec_tests, n_hadamard_tests, n_matmul_tests;
 
 _Noreturn void check_fail(check *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -102,6 +102,9 @@ void expect_same(check *c, float got, float expected, const char *what, size_t i
 void expect_near(check *c, float got, double expected, double bound, const char *what, size_t i,
                  size_t j);
 void expect_untouched(check *c, const float *from, size_t n, const char *what); /* still 0xff */
+
+/* What a half means, computed in double. */
+double true_half_value(uint16_t half);
 
 /* k u / (1 - k u), u = 2^-24: what k roundings in a row can do to a number, relatively. */
 double gamma_of(double k);

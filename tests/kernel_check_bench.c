@@ -20,8 +20,10 @@ enum { SIZE = 128, N_KEYS = 32, N_ROWS = 32, N_SAMPLES = 7 };
 typedef struct workload {
     const cl_kernels *kernels;
     const cl_weight *weight;
+    const cl_row_codec *codec;
     float *floats, *more, *results;
     uint16_t *halves;
+    unsigned char *rows; /* 4,096 stored numbers */
     unsigned char *matrix;
     const float *rows_in[N_ROWS];
     float *rows_out[N_ROWS];
@@ -123,6 +125,21 @@ static void call_from_half(workload *w)
     w->kernels->rows_f32_from_f16(w->results, w->halves, 4096);
 }
 
+static void call_encode(workload *w)
+{
+    w->codec->encode(w->rows, w->floats, 4096);
+}
+
+static void call_decode(workload *w)
+{
+    w->codec->decode(w->results, w->rows, 4096);
+}
+
+static void call_hadamard(workload *w)
+{
+    w->kernels->hadamard(w->results, w->n_in);
+}
+
 static void call_matmul(workload *w)
 {
     const size_t row_bytes = w->n_in / w->weight->block * w->weight->block_bytes;
@@ -148,6 +165,7 @@ static void prepare(workload *w)
     w->more = allocate(FLOATS * sizeof(float));
     w->results = allocate(FLOATS * sizeof(float));
     w->halves = allocate(4096 * sizeof(uint16_t));
+    w->rows = allocate(4096 * sizeof(float));
     w->matrix = allocate(MATRIX_BYTES);
     for (size_t i = 0; i < FLOATS; i++) {
         w->floats[i] = (float)(i % 251) / 1000 - 0.12f;
@@ -189,6 +207,47 @@ static void bench_kernels(const char *isa, workload *w, const char *only, int is
         if (strstr(others[i].kernel, only)) measure(isa, &others[i], w, is_json);
 }
 
+static void bench_rows(const char *isa, workload *w, const char *only, int is_json)
+{
+    static const struct {
+        const char *encode, *decode;
+        int type;
+    } types[] = {{"encode_row_f32", "decode_row_f32", CL_ROW_F32},
+                 {"encode_row_f16", "decode_row_f16", CL_ROW_F16},
+                 {"encode_row_bf16", "decode_row_bf16", CL_ROW_BF16},
+                 {"encode_row_q8_0", "decode_row_q8_0", CL_ROW_Q8_0},
+                 {"encode_row_q5_1", "decode_row_q5_1", CL_ROW_Q5_1},
+                 {"encode_row_q5_0", "decode_row_q5_0", CL_ROW_Q5_0},
+                 {"encode_row_q4_1", "decode_row_q4_1", CL_ROW_Q4_1},
+                 {"encode_row_q4_0", "decode_row_q4_0", CL_ROW_Q4_0},
+                 {"encode_row_iq4_nl", "decode_row_iq4_nl", CL_ROW_IQ4_NL}};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        w->codec = &w->kernels->codec[types[i].type];
+        const double bytes = 4096.0 * (4 + (double)w->codec->block_bytes / w->codec->block);
+        const bench_case encode = {types[i].encode, "4096", call_encode, 4096, bytes};
+        const bench_case decode = {types[i].decode, "4096", call_decode, 4096, bytes};
+        w->codec->encode(w->rows, w->floats, 4096);
+        if (strstr(encode.kernel, only)) measure(isa, &encode, w, is_json);
+        if (strstr(decode.kernel, only)) measure(isa, &decode, w, is_json);
+    }
+}
+
+static void bench_hadamard(const char *isa, workload *w, const char *only, int is_json)
+{
+    static const struct {
+        uint32_t n, stages;
+    } sizes[] = {{64, 6}, {128, 7}, {256, 8}, {4096, 12}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const uint32_t n = w->n_in = sizes[i].n;
+        char shape[16];
+        snprintf(shape, sizeof shape, "%u", n);
+        memcpy(w->results, w->floats, n * sizeof *w->results);
+        const bench_case b = {"hadamard", shape, call_hadamard, (double)n * (sizes[i].stages + 1),
+                              8.0 * n};
+        if (strstr(b.kernel, only)) measure(isa, &b, w, is_json);
+    }
+}
+
 static void bench_weights(const char *isa, workload *w, const cl_matmul_table *weights,
                           const char *only, int is_json)
 {
@@ -226,5 +285,7 @@ void run_bench(const char *isa, const cl_kernels *kernels, const cl_matmul_table
     w.kernels = kernels;
     if (!w.floats) prepare(&w);
     bench_kernels(isa, &w, only, is_json);
+    bench_rows(isa, &w, only, is_json);
+    bench_hadamard(isa, &w, only, is_json);
     bench_weights(isa, &w, weights, only, is_json);
 }

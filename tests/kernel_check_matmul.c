@@ -77,17 +77,6 @@ static void fill_row(check *c, int pattern, unsigned char *to, size_t n)
     }
 }
 
-static double true_half_value(uint16_t half)
-{
-    const int exponent = half >> 10 & 31, fraction = half & 1023;
-    const double magnitude = exponent == 0 ? ldexp(fraction, -24)
-                                           : ldexp(1024 + fraction, exponent - 25);
-    return exponent == 31 ? (fraction        ? NAN
-                             : half & 0x8000 ? -INFINITY
-                                             : INFINITY)
-                          : (half & 0x8000 ? -magnitude : magnitude);
-}
-
 static double true_weight(int type, const unsigned char *row, size_t i)
 {
     uint16_t half;

@@ -219,6 +219,17 @@ void expect_untouched(check *c, const float *from, size_t n, const char *what)
         check_fail(c, "%s: wrote between two rows", what);
 }
 
+double true_half_value(uint16_t half)
+{
+    const int exponent = half >> 10 & 31, fraction = half & 1023;
+    const double magnitude = exponent == 0 ? ldexp(fraction, -24)
+                                           : ldexp(1024 + fraction, exponent - 25);
+    return exponent == 31 ? (fraction        ? NAN
+                             : half & 0x8000 ? -INFINITY
+                                             : INFINITY)
+                          : (half & 0x8000 ? -magnitude : magnitude);
+}
+
 double gamma_of(double k)
 {
     return k * 0x1p-24 / (1 - k * 0x1p-24);

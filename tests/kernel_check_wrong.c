@@ -157,6 +157,90 @@ static void floats_without_denormals(float *to, const uint16_t *from, size_t n)
         if ((from[i] & 0x7c00) == 0) to[i] = from[i] & 0x8000 ? -0.0f : 0.0f;
 }
 
+/* ---- codecs and the Hadamard transform ------------------------------------------------------- */
+
+/* Quants for a scale that is not yet rounded to f16. */
+static void q8_0_by_unrounded_scale(void *to, const float *from, size_t n)
+{
+    unsigned char *block = to;
+    right.codec[CL_ROW_Q8_0].encode(to, from, n);
+    for (size_t i = 0; i < n; i += 32, block += 34) {
+        float largest = 0;
+        for (size_t l = 0; l < 32; l++)
+            largest = fmaxf(largest, fabsf(from[i + l]));
+        for (size_t l = 0; l < 32 && isnormal(largest) && largest < 65504; l++)
+            block[2 + l] = (unsigned char)(int)rintf(from[i + l] * (127 / largest));
+    }
+}
+
+/* Neighbours share a byte, instead of the two halves of the block. */
+static void q4_0_interleaved(float *to, const void *from, size_t n)
+{
+    float block[32];
+    right.codec[CL_ROW_Q4_0].decode(to, from, n);
+    for (size_t i = 0; i < n; i += 32) {
+        memcpy(block, to + i, sizeof block);
+        for (size_t l = 0; l < 32; l++)
+            to[i + l] = block[l / 2 + l % 2 * 16];
+    }
+}
+
+static void q5_0_without_fifth_bits(float *to, const void *from, size_t n)
+{
+    unsigned char block[22];
+    for (size_t i = 0; i < n; i += 32) {
+        memcpy(block, (const unsigned char *)from + i / 32 * 22, sizeof block);
+        memset(block + 2, 0, 4);
+        right.codec[CL_ROW_Q5_0].decode(to + i, block, 32);
+    }
+}
+
+static void q5_1_writes_behind(void *to, const float *from, size_t n)
+{
+    right.codec[CL_ROW_Q5_1].encode(to, from, n);
+    ((unsigned char *)to)[n / 32 * 24] = 0;
+}
+
+/* A whole row has the scale of its first block. */
+static void q4_1_by_company(void *to, const float *from, size_t n)
+{
+    right.codec[CL_ROW_Q4_1].encode(to, from, n);
+    for (size_t i = 32; i < n; i += 32)
+        memcpy((unsigned char *)to + i / 32 * 20, to, 2);
+}
+
+static void iq4_nl_hides_nan(void *to, const float *from, size_t n)
+{
+    float block[32];
+    for (size_t i = 0; i < n; i += 32) {
+        for (size_t l = 0; l < 32; l++)
+            block[l] = isfinite(from[i + l]) ? from[i + l] : 0;
+        right.codec[CL_ROW_IQ4_NL].encode((unsigned char *)to + i / 32 * 18, block, 32);
+    }
+}
+
+static void bf16_truncated(void *to, const float *from, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        memcpy((unsigned char *)to + 2 * i, (const unsigned char *)(from + i) + 2, 2);
+}
+
+static void hadamard_by_sizes(float *x, uint32_t n)
+{
+    right.hadamard(x, n);
+    for (uint32_t i = 0; n >= 16 && i < n; i++)
+        x[i] *= sqrtf((float)n) / 4; /* normalised as if n were 16 */
+}
+
+static void hadamard_ordered_by_sign_changes(float *x, uint32_t n)
+{
+    right.hadamard(x, n);
+    if (n < 4) return;
+    const float second = x[1]; /* another order of the rows is a Hadamard matrix as well */
+    x[1] = x[n - 1];
+    x[n - 1] = second;
+}
+
 /* ---- weights ------------------------------------------------------------------------------- */
 
 static void matmul_by_tokens(const void *w, size_t row_bytes, uint32_t n_in, uint32_t first,
@@ -225,8 +309,11 @@ static const char *first_failure(check *c, const char *kernel)
     const struct {
         const test *tests;
         size_t n;
-    } all[] = {
-        {attend_tests, n_attend_tests}, {rows_tests, n_rows_tests}, {matmul_tests, n_matmul_tests}};
+    } all[] = {{attend_tests, n_attend_tests},
+               {rows_tests, n_rows_tests},
+               {codec_tests, n_codec_tests},
+               {hadamard_tests, n_hadamard_tests},
+               {matmul_tests, n_matmul_tests}};
     for (size_t a = 0; a < sizeof all / sizeof *all; a++) {
         for (const test *t = all[a].tests; t < all[a].tests + all[a].n; t++) {
             c->random = 1;
@@ -274,6 +361,15 @@ void run_self_test(check *c, void (*report)(const char *name, const char *failur
     WRONG(kernels.rows_f16_from_f32, halves_truncated, "rows_f16_from_f32");
     WRONG(kernels.rows_f32_from_f16, floats_write_behind, "rows_f32_from_f16");
     WRONG(kernels.rows_f32_from_f16, floats_without_denormals, "rows_f32_from_f16");
+    WRONG(kernels.codec[CL_ROW_Q8_0].encode, q8_0_by_unrounded_scale, "encode_row_q8_0");
+    WRONG(kernels.codec[CL_ROW_Q4_0].decode, q4_0_interleaved, "decode_row_q4_0");
+    WRONG(kernels.codec[CL_ROW_Q5_0].decode, q5_0_without_fifth_bits, "decode_row_q5_0");
+    WRONG(kernels.codec[CL_ROW_Q5_1].encode, q5_1_writes_behind, "encode_row_q5_1");
+    WRONG(kernels.codec[CL_ROW_Q4_1].encode, q4_1_by_company, "encode_row_q4_1");
+    WRONG(kernels.codec[CL_ROW_IQ4_NL].encode, iq4_nl_hides_nan, "encode_row_iq4_nl");
+    WRONG(kernels.codec[CL_ROW_BF16].encode, bf16_truncated, "encode_row_bf16");
+    WRONG(kernels.hadamard, hadamard_by_sizes, "hadamard");
+    WRONG(kernels.hadamard, hadamard_ordered_by_sign_changes, "hadamard");
     WRONG(weights.weight[CL_WEIGHT_F16].matmul, matmul_by_tokens, "matmul_f16");
     WRONG(weights.weight[CL_WEIGHT_Q8_0].matmul, matmul_one_row_more, "matmul_q8_0");
     WRONG(weights.weight[CL_WEIGHT_Q8_0].matmul, matmul_rounded_activations, "matmul_q8_0");

@@ -167,7 +167,7 @@ int command_version(int argc, char **argv)
     uint32_t mask = CELLAR_CPU_ALL;
     cellar_error error;
     if (cpu_choice_from_environment(&mask, &error) != CELLAR_OK) {
-        fprintf(stderr, "cellar: CELLAR_CPU: %s\n", error.message);
+        fprintf(stderr, "cellar: %s\n", error.message);
         return EXIT_CODE_FAILED;
     }
     printf("cellar %s\n", cellar_version());

@@ -26,27 +26,45 @@ const char command_inspect_help[] =
     "  --json       the same as JSON, complete: long texts and arrays are not cut\n"
     "  -h, --help   this text\n"
     "\n"
+    "What a memory for the model would take, instead of the tables\n"
+    "  -c, --cells N        tokens that it can hold; the model must be one that runs\n"
+    "  --cache-type-k TYPE  how it stores keys and values, default f16; these, -t and\n"
+    "  --cache-type-v TYPE  --ubatch mean what they mean for 'cellar run', which with\n"
+    "  -t, --threads N      the same options makes a memory of exactly these bytes;\n"
+    "  --ubatch N           what it remembers and the steps it takes add to them\n"
+    "\n"
     "The file has to be a regular one: '-' and pipes are not supported, since weights\n"
     "are mapped into memory, not streamed.\n"
     "\n"
     "Examples\n"
     "  cellar inspect model.gguf\n"
     "  cellar inspect --tensors model.gguf | grep attn_q\n"
+    "  cellar inspect -c 32768 --cache-type-k q8_0 model.gguf\n"
     "  cellar inspect --json model.gguf | jq '.metadata[\"general.name\"].value'\n"
     "  cellar inspect --json --tensors model.gguf | jq '[.tensors[].bytes] | add'\n";
 
 typedef struct inspect_request {
     const char *path;
     inspect_parts parts;
+    memory_options memory; /* n_cells 0: no plan is wanted */
     bool is_json;
 } inspect_request;
 
 static options_result parse(int argc, char **argv, inspect_request *request, cellar_error *error)
 {
+    memory_options *memory = &request->memory;
+    const memory_options plain = memory_options_defaults();
     const option table[] = {
         option_flag(0, "json", &request->is_json),
         option_flag(0, "metadata", &request->parts.metadata),
         option_flag(0, "tensors", &request->parts.tensors),
+        option_integer('c', "cells", &memory->n_cells, 2, MEMORY_MOST_CELLS),
+        option_choice(0, "cache-type-k", &memory->k_type, memory_type_names),
+        option_choice(0, "cache-type-v", &memory->v_type, memory_type_names),
+        option_choice(0, "ctk", &memory->k_type, memory_type_names),
+        option_choice(0, "ctv", &memory->v_type, memory_type_names),
+        option_integer('t', "threads", &memory->n_threads, 1, 512),
+        option_integer(0, "ubatch", &memory->n_ubatch, 1, 65536),
     };
     size_t n_files = 0;
     const options_result result = options_parse(table, sizeof table / sizeof *table, argc, argv,
@@ -61,14 +79,26 @@ static options_result parse(int argc, char **argv, inspect_request *request, cel
                      "standard input is not supported, the file has to be mapped: give its name");
         return OPTIONS_WRONG;
     }
-    if (!request->parts.metadata && !request->parts.tensors)
-        request->parts = (inspect_parts){.metadata = true, .tensors = true};
+    if (memory->n_cells == 0 && memcmp(memory, &plain, sizeof plain) != 0) {
+        (void)report(error, CELLAR_INVALID, -1,
+                     "how large a memory? Its types, threads and micro-batch need --cells N too");
+        return OPTIONS_WRONG;
+    }
+    if (memory->n_cells == 0 && !request->parts.metadata && !request->parts.tensors)
+        request->parts.metadata = request->parts.tensors = true;
     return OPTIONS_OK;
+}
+
+static void report_failure(const char *path, const cellar_error *error)
+{
+    fputs("cellar inspect: ", stderr);
+    (void)inspect_put_text(stderr, (gguf_string){path, strlen(path)}, 500);
+    fprintf(stderr, ": %s\n", error->message);
 }
 
 int command_inspect(int argc, char **argv)
 {
-    inspect_request request = {.path = NULL};
+    inspect_request request = {.memory = memory_options_defaults()};
     cellar_error error;
     const options_result result = parse(argc, argv, &request, &error);
     if (result == OPTIONS_HELP) {
@@ -80,17 +110,22 @@ int command_inspect(int argc, char **argv)
         return EXIT_CODE_USAGE;
     }
     gguf_file *file = NULL;
-    if (gguf_open(request.path, &file, &error) != CELLAR_OK) {
-        fputs("cellar inspect: ", stderr);
-        (void)inspect_put_text(stderr, (gguf_string){request.path, strlen(request.path)}, 500);
-        fprintf(stderr, ": %s\n", error.message);
-        return EXIT_CODE_FAILED;
+    inspect_plan plan = {.n_cells = 0};
+    cellar_status status = gguf_open(request.path, &file, &error);
+    if (status == CELLAR_OK && request.memory.n_cells > 0) {
+        status = inspect_plan_make(file, &request.memory, &plan, &error);
+        request.parts.plan = &plan;
     }
-    const inspect_summary summary = inspect_summarize(request.path, file);
-    if (request.is_json)
-        inspect_print_json(file, &summary, request.parts);
-    else
-        inspect_print_text(file, &summary, request.parts);
+    if (status == CELLAR_OK) {
+        const inspect_summary summary = inspect_summarize(request.path, file);
+        if (request.is_json)
+            inspect_print_json(file, &summary, request.parts);
+        else
+            inspect_print_text(file, &summary, request.parts);
+    } else {
+        report_failure(request.path, &error);
+    }
+    inspect_plan_free(&plan);
     gguf_close(file);
-    return EXIT_CODE_OK;
+    return status == CELLAR_OK ? EXIT_CODE_OK : EXIT_CODE_FAILED;
 }

@@ -20,6 +20,7 @@
 
 #include "builtin_model.h"
 #include "cli/commands.h"
+#include "cli/memory_options.h"
 #include "cli/options.h"
 #include "cli/prompt.h"
 #include "cli/terminal.h"
@@ -29,10 +30,7 @@
 #include "safe_text.h"
 
 #define EXIT_CODE_STOPPED 130 /* by Ctrl-C, as shells count: 128 + SIGINT */
-#define DEFAULT_MAX_CELLS 4096
-#define DEFAULT_MAX_THREADS 64
-#define MOST_CELLS (1 << 30)
-#define PROGRESS_FROM 64 /* tokens of a prompt worth a progress line */
+#define PROGRESS_FROM 64      /* tokens of a prompt worth a progress line */
 
 const char command_run_help[] =
     "cellar run [OPTIONS]\n"
@@ -64,7 +62,10 @@ const char command_run_help[] =
     "      --keep N          tokens that a shift keeps; -1: the whole prompt;\n"
     "                        default: the start token. Never more than three quarters\n"
     "                        of the cells are kept.\n"
-    "      --ctk, --ctv TYPE how keys and values are stored: f16 (default) or f32\n"
+    "      --cache-type-k TYPE, --cache-type-v TYPE\n"
+    "                        how keys and values are stored: f32, f16 (default), bf16,\n"
+    "                        q8_0, q5_1, q5_0, q4_1, q4_0 or iq4_nl; the q types need\n"
+    "                        heads of a multiple of 32. In short: --ctk, --ctv\n"
     "\n"
     "Choosing tokens\n"
     "      --temp F          temperature, default 0.8; 0: always the likeliest\n"
@@ -74,8 +75,8 @@ const char command_run_help[] =
     "                        default 0.05\n"
     "      --repeat-penalty F  divide the logits of recent tokens, default 1: do not\n"
     "      --repeat-last N   how many tokens are recent, default 64\n"
-    "      --seed N          same seed, same text; default: random, and printed with\n"
-    "                        the figures\n"
+    "      --seed N          same seed, same text; -1 (default): random, and printed\n"
+    "                        with the figures\n"
     "\n"
     "Computing\n"
     "  -t, --threads N       default: one for each processor, at most 64\n"
@@ -84,6 +85,11 @@ const char command_run_help[] =
     "  -q, --quiet           no notes and no figures\n"
     "\n"
     "The text does not depend on -t, --ubatch or where cells lie.\n"
+    "\n"
+    "Figures: tokens of the prompt, how many of them were remembered already and how\n"
+    "fast the rest was read; tokens written, and how fast; bytes that the memory\n"
+    "takes and how many of its cells are in use; how often it shifted, if it did;\n"
+    "and the seed.\n"
     "\n"
     "Exit codes: 0 done, 1 failed, 2 wrong options, 130 stopped by Ctrl-C.\n"
     "\n"
@@ -96,22 +102,18 @@ const char command_run_help[] =
 /* What the command line says. */
 typedef struct run_options {
     const char *model, *text, *file, *cpu;
+    memory_options memory;
     int64_t n_predict; /* -1: no limit; -2: not given */
-    int64_t n_cells;   /* 0: not given */
     int64_t n_keep;    /* -1: the prompt; -2: not given */
-    int64_t n_threads; /* 0: not given */
-    int64_t n_ubatch, top_k, repeat_last;
+    int64_t top_k, repeat_last;
     int64_t seed; /* -1: at random */
     double temperature, top_p, min_p, repeat_penalty;
-    int on_full;        /* generate_on_full */
-    int k_type, v_type; /* index into type_names */
+    int on_full; /* generate_on_full */
     uint32_t cpu_mask;
     bool no_echo, show_special, ignore_end, is_quiet;
 } run_options;
 
 static const char *const on_full_names[] = {"shift", "stop", "error", NULL};
-static const char *const type_names[] = {"f32", "f16", NULL};
-static const cellar_type types[] = {CELLAR_F32, CELLAR_F16};
 
 /* Everything that has to be given back. */
 typedef struct run_parts {
@@ -155,18 +157,16 @@ static void catch_interrupt(void)
 static run_options default_options(void)
 {
     sampler_options s = sampler_defaults();
-    return (run_options){.n_predict = -2,
+    return (run_options){.memory = memory_options_defaults(),
+                         .n_predict = -2,
                          .n_keep = -2,
-                         .n_ubatch = 512,
                          .top_k = s.top_k,
                          .repeat_last = s.repeat_last,
                          .seed = -1,
                          .temperature = s.temperature,
                          .top_p = s.top_p,
                          .min_p = s.min_p,
-                         .repeat_penalty = s.repeat_penalty,
-                         .k_type = 1,
-                         .v_type = 1};
+                         .repeat_penalty = s.repeat_penalty};
 }
 
 static options_result parse(int argc, char **argv, run_options *o, cellar_error *error)
@@ -181,12 +181,14 @@ static options_result parse(int argc, char **argv, run_options *o, cellar_error 
         option_integer('n', "predict", &o->n_predict, -1, INT64_MAX),
         option_integer(0, "n-predict", &o->n_predict, -1, INT64_MAX),
         option_flag(0, "ignore-eos", &o->ignore_end),
-        option_integer('c', "cells", &o->n_cells, 2, MOST_CELLS),
-        option_integer(0, "ctx-size", &o->n_cells, 2, MOST_CELLS),
+        option_integer('c', "cells", &o->memory.n_cells, 2, MEMORY_MOST_CELLS),
+        option_integer(0, "ctx-size", &o->memory.n_cells, 2, MEMORY_MOST_CELLS),
         option_choice(0, "on-full", &o->on_full, on_full_names),
-        option_integer(0, "keep", &o->n_keep, -1, MOST_CELLS),
-        option_choice(0, "ctk", &o->k_type, type_names),
-        option_choice(0, "ctv", &o->v_type, type_names),
+        option_integer(0, "keep", &o->n_keep, -1, MEMORY_MOST_CELLS),
+        option_choice(0, "cache-type-k", &o->memory.k_type, memory_type_names),
+        option_choice(0, "cache-type-v", &o->memory.v_type, memory_type_names),
+        option_choice(0, "ctk", &o->memory.k_type, memory_type_names),
+        option_choice(0, "ctv", &o->memory.v_type, memory_type_names),
         option_number(0, "temp", &o->temperature, 0, 1e6),
         option_integer(0, "top-k", &o->top_k, 0, INT32_MAX),
         option_number(0, "top-p", &o->top_p, 1e-6, 1),
@@ -194,8 +196,8 @@ static options_result parse(int argc, char **argv, run_options *o, cellar_error 
         option_number(0, "repeat-penalty", &o->repeat_penalty, 1e-3, 1e3),
         option_integer(0, "repeat-last", &o->repeat_last, 0, 1 << 20),
         option_integer(0, "seed", &o->seed, -1, INT64_MAX),
-        option_integer('t', "threads", &o->n_threads, 1, 512),
-        option_integer(0, "ubatch", &o->n_ubatch, 1, 65536),
+        option_integer('t', "threads", &o->memory.n_threads, 1, 512),
+        option_integer(0, "ubatch", &o->memory.n_ubatch, 1, 65536),
         option_text(0, "cpu", &o->cpu),
         option_flag('q', "quiet", &o->is_quiet),
     };
@@ -212,12 +214,6 @@ static options_result parse(int argc, char **argv, run_options *o, cellar_error 
     cellar_status status = o->cpu != NULL ? cpu_choice_parse(o->cpu, &o->cpu_mask, error)
                                           : cpu_choice_from_environment(&o->cpu_mask, error);
     return status == CELLAR_OK ? OPTIONS_OK : OPTIONS_WRONG;
-}
-
-static uint32_t default_threads(void)
-{
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
-    return n < 1 ? 1 : n > DEFAULT_MAX_THREADS ? DEFAULT_MAX_THREADS : (uint32_t)n;
 }
 
 /* A seed that is short enough to be typed again. */
@@ -270,16 +266,12 @@ static cellar_status read_prompt(const run_options *o, run_parts *parts, cellar_
 
 static cellar_status make_engine(const run_options *o, run_parts *parts, cellar_error *error)
 {
-    engine_options options = engine_defaults();
-    uint32_t trained = parts->model->n_context;
-    options.n_cells = trained < DEFAULT_MAX_CELLS ? trained : DEFAULT_MAX_CELLS;
-    if (o->n_cells != 0) {
-        options.n_cells = (uint32_t)o->n_cells;
+    engine_options options;
+    cellar_status status = memory_options_apply(&o->memory, parts->model, &options, error);
+    if (status != CELLAR_OK) {
+        return status;
     }
-    options.n_ubatch = (uint32_t)o->n_ubatch;
-    options.n_threads = o->n_threads != 0 ? (uint32_t)o->n_threads : default_threads();
-    options.k_type = types[o->k_type];
-    options.v_type = types[o->v_type];
+    const uint32_t trained = parts->model->n_context;
     options.cpu_mask = o->cpu_mask;
     if (options.n_cells > trained && !o->is_quiet) {
         fprintf(stderr,
@@ -377,22 +369,28 @@ static double rate(double n, double seconds)
     return seconds > 0 ? n / seconds : 0;
 }
 
+static const char *plural(uint64_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
 static void print_figures(const run_parts *parts, const generate_result *result)
 {
     cellar_statistics memory;
     if (cellar_stats(engine_memory(parts->engine), &memory, NULL) != CELLAR_OK) {
         return;
     }
-    fprintf(stderr,
-            "prompt %zu tokens, %zu reused, %.1f tokens/s | written %" PRIu64
-            " tokens, %.1f tokens/s | memory %.1f MiB, %" PRIu32 " of %" PRIu32 " cells used",
-            result->n_known + result->n_read, result->n_known,
-            rate((double)result->n_read, result->prompt_seconds), result->n_generated,
+    const size_t n_prompt = result->n_known + result->n_read;
+    fprintf(stderr, "prompt %zu token%s, %zu reused, %.1f tokens/s", n_prompt, plural(n_prompt),
+            result->n_known, rate((double)result->n_read, result->prompt_seconds));
+    fprintf(stderr, " | written %" PRIu64 " token%s, %.1f tokens/s", result->n_generated,
+            plural(result->n_generated),
             rate(result->n_generated > 1 ? (double)(result->n_generated - 1) : 0,
-                 result->generate_seconds), /* the first came with the prompt */
+                 result->generate_seconds)); /* the first came with the prompt */
+    fprintf(stderr, " | memory %.1f MiB, %" PRIu32 " of %" PRIu32 " cells used",
             (double)memory.sizes.total / (1024.0 * 1024.0), memory.n_used, memory.n_cells);
     if (result->n_shifts > 0) {
-        fprintf(stderr, ", shifted %" PRIu32 " times", result->n_shifts);
+        fprintf(stderr, ", shifted %" PRIu32 " time%s", result->n_shifts, plural(result->n_shifts));
     }
     fprintf(stderr, " | seed %" PRIu64 "\n", parts->seed);
 }

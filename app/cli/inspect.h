@@ -6,6 +6,7 @@
  *   inspect_summary.c   counting; texts and numbers made printable
  *   inspect_text.c      tables for people
  *   inspect_json.c      the same for programs
+ *   inspect_plan.c      what a memory for the model would take, gathered item by item
  */
 #ifndef APP_INSPECT_H
 #define APP_INSPECT_H
@@ -14,6 +15,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "cli/memory_options.h"
 #include "engine/gguf.h"
 
 /* How much of a file its tensors of one type take. */
@@ -37,9 +39,33 @@ typedef struct inspect_summary {
 
 inspect_summary inspect_summarize(const char *path, const gguf_file *file);
 
+/* What a memory for the model would take. */
+typedef struct inspect_plan {
+    uint32_t n_cells;
+    cellar_bytes *items; /* [n_items] */
+    size_t n_items, capacity;
+    bool is_cut;        /* there was no memory for all of them */
+    cellar_sizes sizes; /* sums of the items */
+} inspect_plan;
+
+/*
+ * Load the model and plan a memory for it. To be freed, whatever it returns. Statuses of model_load
+ * and cellar_measure; CELLAR_NO_MEMORY.
+ */
+cellar_status inspect_plan_make(const gguf_file *file, const memory_options *options,
+                                inspect_plan *plan, cellar_error *error);
+void inspect_plan_free(inspect_plan *plan);
+
+/* "rows", "states", ...: what bytes of a kind are for. */
+const char *inspect_kind_name(cellar_bytes_kind kind);
+
+/* Has the item rows of a type? */
+bool inspect_has_type(const cellar_bytes *item);
+
 /* Which parts to show besides the summary. */
 typedef struct inspect_parts {
     bool metadata, tensors;
+    const inspect_plan *plan; /* NULL: none was asked for */
 } inspect_parts;
 
 void inspect_print_text(const gguf_file *file, const inspect_summary *summary, inspect_parts parts);

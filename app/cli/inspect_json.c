@@ -165,6 +165,48 @@ static void put_tensors(const gguf_file *file)
     printf("%s]", gguf_count_tensors(file) > 0 ? "\n  " : "");
 }
 
+/* ---- the plan of a memory ------------------------------------------------------------------- */
+
+static void put_index(const char *name, int32_t index)
+{
+    if (index < 0)
+        printf("\"%s\": null, ", name);
+    else
+        printf("\"%s\": %d, ", name, (int)index);
+}
+
+static void put_item(const cellar_bytes *item)
+{
+    putchar('{');
+    put_index("group", item->group);
+    put_index("layer", item->layer);
+    printf("\"kind\": ");
+    put_c_string(inspect_kind_name(item->kind));
+    printf(", \"what\": ");
+    put_c_string(item->what);
+    printf(", \"type\": ");
+    if (inspect_has_type(item))
+        put_c_string(cellar_type_name(item->type));
+    else
+        printf("null");
+    printf(", \"callers\": %s, \"bytes\": %" PRIu64 "}", item->is_callers ? "true" : "false",
+           item->bytes);
+}
+
+static void put_plan(const inspect_plan *plan)
+{
+    printf(",\n  \"memory\": {\n    \"cells\": %u,\n    \"items\": [", plan->n_cells);
+    for (size_t i = 0; i < plan->n_items; i++) {
+        printf("%s\n      ", i > 0 ? "," : "");
+        put_item(&plan->items[i]);
+    }
+    printf("\n    ],\n    \"bytes\": {");
+    for (int kind = 0; kind < CELLAR_BYTES_KINDS; kind++)
+        printf("%s\"%s\": %" PRIu64, kind > 0 ? ", " : "",
+               inspect_kind_name((cellar_bytes_kind)kind), plan->sizes.bytes[kind]);
+    printf("},\n    \"total\": %" PRIu64 "\n  }", plan->sizes.total);
+}
+
 void inspect_print_json(const gguf_file *file, const inspect_summary *summary, inspect_parts parts)
 {
     printf("{\n  \"file\": ");
@@ -179,5 +221,6 @@ void inspect_print_json(const gguf_file *file, const inspect_summary *summary, i
     put_types(summary);
     if (parts.metadata) put_metadata(file);
     if (parts.tensors) put_tensors(file);
+    if (parts.plan != NULL) put_plan(parts.plan);
     printf("\n}\n");
 }

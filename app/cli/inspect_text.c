@@ -217,10 +217,47 @@ static void print_tensors(const gguf_file *file)
     }
 }
 
+/* ---- the plan of a memory ------------------------------------------------------------------- */
+
+/* "-" for what belongs to no group, or to no single layer. */
+static void format_index(char out[16], int32_t index)
+{
+    (void)snprintf(out, 16, index < 0 ? "-" : "%d", (int)index);
+}
+
+static void print_total(const char *name, uint64_t bytes)
+{
+    char size[32];
+    format_size(size, bytes);
+    printf("  %-15s  %16" PRIu64 "  %s\n", name, bytes, size);
+}
+
+static void print_plan(const inspect_plan *plan)
+{
+    char group[16], layer[16];
+    printf("\nMemory of %u cells\n  %5s  %5s  %-8s  %-15s  %-6s  %16s\n", plan->n_cells, "group",
+           "layer", "kind", "what", "type", "bytes");
+    for (size_t i = 0; i < plan->n_items; i++) {
+        const cellar_bytes *item = &plan->items[i];
+        format_index(group, item->group);
+        format_index(layer, item->layer);
+        printf("  %5s  %5s  %-8s  %-15s  %-6s  %16" PRIu64 "%s\n", group, layer,
+               inspect_kind_name(item->kind), item->what,
+               inspect_has_type(item) ? cellar_type_name(item->type) : "-", item->bytes,
+               item->is_callers ? "  (a store of the caller)" : "");
+    }
+    printf("\nTogether\n");
+    for (int kind = 0; kind < CELLAR_BYTES_KINDS; kind++)
+        if (plan->sizes.bytes[kind] > 0)
+            print_total(inspect_kind_name((cellar_bytes_kind)kind), plan->sizes.bytes[kind]);
+    print_total("all", plan->sizes.total);
+}
+
 void inspect_print_text(const gguf_file *file, const inspect_summary *summary, inspect_parts parts)
 {
     print_summary(file, summary);
     print_types(summary);
     if (parts.metadata) print_metadata(file);
     if (parts.tensors) print_tensors(file);
+    if (parts.plan != NULL) print_plan(parts.plan);
 }

@@ -84,28 +84,80 @@ static cellar_status make_buffers(engine *e, cellar_error *error)
     return CELLAR_OK;
 }
 
-static cellar_status make_memory(engine *e, const engine_options *options, cellar_error *error)
+/* Micro-batches are never larger than the memory. */
+static uint32_t usable_ubatch(const engine_options *options)
 {
-    const model *m = e->model;
-    cellar_layer *layers = malloc(m->n_layers * sizeof *layers);
-    if (layers == NULL) {
+    return options->n_ubatch < options->n_cells ? options->n_ubatch : options->n_cells;
+}
+
+/* What the memory of an engine has to be; `layers` are freed by whoever had them made. */
+typedef struct memory_description {
+    cellar_config config; /* the workers' context is missing */
+    cellar_layer *layers; /* [n_layers], which config.layers points to */
+} memory_description;
+
+static cellar_status describe_memory(const model *m, const engine_options *options,
+                                     memory_description *out, cellar_error *error)
+{
+    out->layers = malloc(m->n_layers * sizeof *out->layers);
+    if (out->layers == NULL) {
         return report(error, CELLAR_NO_MEMORY, -1, "no memory for %" PRIu32 " layers", m->n_layers);
     }
     for (uint32_t i = 0; i < m->n_layers; i++) {
-        layers[i] = m->memory_layers[i];
-        layers[i].k_type = options->k_type;
-        layers[i].v_type = options->v_type;
+        out->layers[i] = m->memory_layers[i];
+        out->layers[i].k_type = options->k_type;
+        out->layers[i].v_type = options->v_type;
     }
-    cellar_config config = cellar_config_init();
-    config.n_layers = m->n_layers;
-    config.layers = layers;
-    config.n_cells = options->n_cells;
-    config.n_ubatch = e->n_ubatch;
-    config.cpu_mask = options->cpu_mask;
-    config.workers = (cellar_workers){
-        .n = threads_count(e->workers.threads), .run = block_workers_run, .context = &e->workers};
-    cellar_status status = cellar_create(&config, &e->memory, error);
-    free(layers);
+    out->config = cellar_config_init();
+    out->config.n_layers = m->n_layers;
+    out->config.layers = out->layers;
+    out->config.n_cells = options->n_cells;
+    out->config.n_ubatch = usable_ubatch(options);
+    out->config.cpu_mask = options->cpu_mask;
+    out->config.workers.n = options->n_threads;
+    out->config.workers.run = block_workers_run;
+    return CELLAR_OK;
+}
+
+/* How much was asked for in vain, and what to do about it. */
+static cellar_status report_no_room(const cellar_config *config, cellar_error *error)
+{
+    cellar_sizes sizes;
+    cellar_status status = cellar_measure(config, &sizes, error);
+    if (status != CELLAR_OK) {
+        return status;
+    }
+    return report(error, CELLAR_NO_MEMORY, -1,
+                  "no memory for %" PRIu32 " cells, which take %.1f MiB: use fewer (-c) or smaller "
+                  "rows (--cache-type-k, --cache-type-v)",
+                  config->n_cells, (double)sizes.total / (1024.0 * 1024.0));
+}
+
+static cellar_status make_memory(engine *e, const engine_options *options, cellar_error *error)
+{
+    memory_description its;
+    cellar_status status = describe_memory(e->model, options, &its, error);
+    if (status != CELLAR_OK) {
+        return status;
+    }
+    its.config.workers.context = &e->workers;
+    status = cellar_create(&its.config, &e->memory, error);
+    if (status == CELLAR_NO_MEMORY) {
+        status = report_no_room(&its.config, error);
+    }
+    free(its.layers);
+    return status;
+}
+
+cellar_status engine_plan(const model *m, const engine_options *options,
+                          cellar_bytes_visitor visitor, void *context, cellar_error *error)
+{
+    memory_description its;
+    cellar_status status = describe_memory(m, options, &its, error);
+    if (status == CELLAR_OK) {
+        status = cellar_visit_plan(&its.config, visitor, context, error);
+        free(its.layers);
+    }
     return status;
 }
 
@@ -124,7 +176,7 @@ cellar_status engine_create(const model *m, const engine_options *options, engin
     }
     e->model = m;
     e->n_cells = options->n_cells;
-    e->n_ubatch = options->n_ubatch < options->n_cells ? options->n_ubatch : options->n_cells;
+    e->n_ubatch = usable_ubatch(options);
     if (options->table != NULL) {
         e->table = *options->table;
     } else {

@@ -42,6 +42,13 @@ cellar_status engine_create(const model *m, const engine_options *options, engin
                             cellar_error *error);
 void engine_destroy(engine *e); /* NULL is allowed */
 
+/*
+ * Show what the memory of such an engine would take, item by item, without making one. CELLAR_INVALID,
+ * CELLAR_NO_MEMORY.
+ */
+cellar_status engine_plan(const model *m, const engine_options *options,
+                          cellar_bytes_visitor visitor, void *context, cellar_error *error);
+
 const model *engine_model(const engine *e);
 cellar_memory *engine_memory(engine *e);
 uint32_t engine_cells(const engine *e);

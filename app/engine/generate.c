@@ -16,7 +16,8 @@
 
 #include "report.h"
 
-#define FIRST_PIECE 64u /* bytes; most tokens are shorter */
+#define FIRST_PIECE 64u   /* bytes; most tokens are shorter */
+#define USUAL_ANSWER 256u /* tokens that an answer without a shorter limit is given room for */
 
 typedef struct generation {
     engine *engine;
@@ -88,6 +89,9 @@ static cellar_status check_prompt(const generation *g, cellar_error *error)
 {
     const generate_options *o = g->options;
     uint32_t n_cells = engine_cells(g->engine);
+    /* The advice leaves room for an answer: a short one if that is wanted, else a usual one. */
+    const bool is_short = o->n_limit < n_cells && o->n_limit < USUAL_ANSWER;
+    const size_t n_answer = is_short ? (size_t)o->n_limit : USUAL_ANSWER;
     if (o->n_prompt == 0 || o->n_known >= o->n_prompt) {
         return report(error, CELLAR_INVALID, -1, "a prompt needs at least one token to read");
     }
@@ -95,7 +99,7 @@ static cellar_status check_prompt(const generation *g, cellar_error *error)
         return report(error, CELLAR_FULL, -1,
                       "the prompt has %zu tokens and the memory %" PRIu32
                       " cells: give it more cells (-c %zu) or shorten the prompt",
-                      o->n_prompt, n_cells, o->n_prompt);
+                      o->n_prompt, n_cells, o->n_prompt + n_answer);
     }
     return CELLAR_OK;
 }

@@ -127,7 +127,7 @@ static cellar_status parse_version(gguf_file *file, gguf_cursor *cursor)
     GGUF_TRY(gguf_take(cursor, 4, "magic", &magic));
     if (memcmp(magic, "GGUF", 4) != 0)
         return gguf_refuse(cursor->error, CELLAR_CORRUPT, 0,
-                           "magic: not a GGUF file (it starts with %02x %02x %02x %02x)", magic[0],
+                           "magic: not a GGUF file, it starts with %02x %02x %02x %02x", magic[0],
                            magic[1], magic[2], magic[3]);
     const uint64_t at = cursor->at;
     GGUF_TRY(gguf_take_u32(cursor, "version", &file->version));
@@ -141,7 +141,7 @@ static cellar_status parse_version(gguf_file *file, gguf_cursor *cursor)
             cursor->error, CELLAR_UNSUPPORTED, at,
             "version: 1 is no longer read (versions 2 and 3 are); convert the model again");
     return gguf_refuse(cursor->error, CELLAR_UNSUPPORTED, at,
-                       "version: %u is not known (2 and 3 are)", file->version);
+                       "version: %u is not known, 2 and 3 are", file->version);
 }
 
 static cellar_status check_count(gguf_cursor *cursor, uint64_t at, const char *field,

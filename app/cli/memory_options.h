@@ -1,0 +1,37 @@
+/*
+ * memory_options.h: what the command line says about the memory of a model, for every command that
+ * makes one or plans one.
+ *
+ * So that `cellar inspect --cells` plans exactly what `cellar run` makes of the same options, both
+ * read them into this struct and turn it into the engine's options here.
+ */
+#ifndef APP_MEMORY_OPTIONS_H
+#define APP_MEMORY_OPTIONS_H
+
+#include <stdint.h>
+
+#include "cellar.h"
+#include "engine/engine.h"
+
+#define MEMORY_MOST_CELLS (1 << 30)
+
+typedef struct memory_options {
+    int64_t n_cells;    /* 0: not given */
+    int64_t n_ubatch;   /* most tokens computed at once */
+    int64_t n_threads;  /* 0: not given */
+    int k_type, v_type; /* index into memory_type_names */
+} memory_options;
+
+/* The row types by name, as option_choice wants them. */
+extern const char *const memory_type_names[];
+
+memory_options memory_options_defaults(void);
+
+/*
+ * The engine's options: what was given, and for the rest what suits the model and the processor.
+ * CELLAR_INVALID: a row type does not suit the model's heads.
+ */
+cellar_status memory_options_apply(const memory_options *options, const model *m,
+                                   engine_options *out, cellar_error *error);
+
+#endif /* APP_MEMORY_OPTIONS_H */

@@ -1,0 +1,268 @@
+/*
+ * exports_mask.c: what each token of a micro-batch sees, as dense arrays: masks and buckets.
+ *
+ * A row is first filled with "not seen"; then the runs of the token's sequence are clipped to what
+ * the token sees, which is at most three ranges of positions (sinks, the window, and for layers
+ * that look ahead the sinks in front of it), and each stretch that is left is written at once:
+ *
+ *     seen        positions 6 .. 9          runs  {pos 0, cell 40, len 8} {pos 8, cell 3, len 2}
+ *     row         . . . 0 0 . . .  . . . . . . 0 0 . . .
+ *     cell        0     3 4                    46 47
+ *
+ * So a row costs its length and the runs seen, never a test for each cell. The exception is tokens
+ * that share the query's own position (images): these are asked one by one whether they stand
+ * behind it.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "error.h"
+#include "exports.h"
+#include "half.h"
+
+/* What is written where something is seen. */
+typedef enum mask_content {
+    CONTENT_ZEROS,     /* and -infinity where nothing is */
+    CONTENT_DISTANCES, /* -|k - q|, likewise */
+    CONTENT_BUCKETS    /* and 0 where nothing is seen */
+} mask_content;
+
+typedef struct mask_row {
+    const cl_export *export;
+    mask_content content;
+    cellar_type type; /* of a mask */
+    uint32_t first_cell, n_kv;
+    cellar_pos q;
+    cl_point point;
+    unsigned char *row;
+} mask_row;
+
+/* The bits of -infinity, and of the largest distance that a half can hold. */
+#define F32_NOT_SEEN 0xff800000u
+#define F16_NOT_SEEN 0xfc00u
+#define F16_FARTHEST 65504
+
+static size_t element_size(mask_content content, cellar_type type)
+{
+    return content != CONTENT_BUCKETS && type == CELLAR_F16 ? sizeof(uint16_t) : sizeof(uint32_t);
+}
+
+/* ---- the values ------------------------------------------------------------------------------ */
+
+/* Repeat the first `size` bytes until there are n times as many. */
+static void repeat(unsigned char *to, size_t size, size_t n)
+{
+    for (size_t done = size, total = size * n; done < total;) {
+        size_t more = done < total - done ? done : total - done;
+        memcpy(to + done, to, more);
+        done += more;
+    }
+}
+
+static void clear_row(const mask_row *r)
+{
+    const uint32_t f32 = F32_NOT_SEEN;
+    const uint16_t f16 = F16_NOT_SEEN;
+    size_t size = element_size(r->content, r->type);
+    if (r->content == CONTENT_BUCKETS) {
+        memset(r->row, 0, size * r->n_kv);
+        return;
+    }
+    if (r->type == CELLAR_F16)
+        memcpy(r->row, &f16, sizeof f16);
+    else
+        memcpy(r->row, &f32, sizeof f32);
+    repeat(r->row, size, r->n_kv);
+}
+
+/* -|distance|; one that a half cannot hold must not become -infinity, which would hide the key. */
+static void write_distance(const mask_row *r, size_t at, int64_t distance)
+{
+    if (distance < 0) distance = -distance;
+    if (r->type == CELLAR_F16) {
+        float value = (float)(distance < F16_FARTHEST ? distance : F16_FARTHEST);
+        uint16_t half = half_from_float_bits(bits_from_float(0.0f - value));
+        memcpy(r->row + at * sizeof half, &half, sizeof half);
+    } else {
+        float value = 0.0f - (float)distance;
+        memcpy(r->row + at * sizeof value, &value, sizeof value);
+    }
+}
+
+static void write_distances(const mask_row *r, size_t at, const cl_run *seen)
+{
+    for (uint32_t i = 0; i < seen->len; i++)
+        write_distance(r, at + i, (int64_t)seen->pos + (seen->step ? i : 0) - r->q);
+}
+
+/*
+ * A bucket holds consecutive distances on one side of the query, so what begins and ends in one
+ * bucket lies in it: look for the end of each bucket instead of asking for every key.
+ */
+static void write_buckets(const mask_row *r, size_t at, const cl_run *seen)
+{
+    const cl_layer *layer = r->export->layer;
+    int32_t *to = (int32_t *)(void *)r->row + at;
+    for (uint32_t i = 0; i < seen->len;) {
+        int64_t distance = (int64_t)seen->pos + (seen->step ? i : 0) - r->q;
+        uint32_t bucket = cl_attend_bucket(layer, distance), end = seen->len;
+        if (seen->step && distance <= 0 && distance + (end - i) > 1)
+            end = i + (uint32_t)(1 - distance); /* the keys in front of the query: another side */
+        uint32_t low = i + 1; /* keys [i, low) are in the bucket, those from `end` on are not */
+        if (!seen->step) low = end;
+        while (low < end) {
+            uint32_t middle = low + (end - low) / 2;
+            if (cl_attend_bucket(layer, distance + (middle - i)) == bucket)
+                low = middle + 1;
+            else
+                end = middle;
+        }
+        for (; i < low; i++)
+            to[i] = (int32_t)bucket;
+    }
+}
+
+static void write_stretch(const mask_row *r, const cl_run *seen)
+{
+    size_t at = seen->cell - r->first_cell, size = element_size(r->content, r->type);
+    assert(seen->cell >= r->first_cell && at + seen->len <= r->n_kv);
+    if (r->content == CONTENT_ZEROS)
+        memset(r->row + at * size, 0, seen->len * size);
+    else if (r->content == CONTENT_DISTANCES)
+        write_distances(r, at, seen);
+    else
+        write_buckets(r, at, seen);
+}
+
+/* ---- what is seen ---------------------------------------------------------------------------- */
+
+/* Keys at the query's own position: only those that are not behind it. */
+static void write_neighbours(const mask_row *r, const cl_run *run)
+{
+    const cl_point *points = r->export->group->sequences.cells.points;
+    for (uint32_t i = 0; i < run->len; i++) {
+        if (cl_attend_is_behind(points[run->cell + i], r->point)) continue;
+        cl_run one = *run;
+        one.cell += i;
+        one.step = 1;
+        cl_run_set_len(&one, 1);
+        write_stretch(r, &one);
+    }
+}
+
+/* The part of a run that lies in [p0, p1). */
+static void write_run(const mask_row *r, const cl_run *run, int64_t p0, int64_t p1)
+{
+    cl_run seen, part;
+    if (!cl_run_clip(run, p0, p1, &seen)) return;
+    bool is_2d = r->export->group->sequences.cells.points != NULL;
+    if (!is_2d || seen.pos > r->q || cl_run_last(&seen) < r->q) {
+        write_stretch(r, &seen);
+        return;
+    }
+    if (cl_run_clip(&seen, 0, r->q, &part)) write_stretch(r, &part);
+    if (cl_run_clip(&seen, r->q, (int64_t)r->q + 1, &part)) write_neighbours(r, &part);
+    if (cl_run_clip(&seen, (int64_t)r->q + 1, INT64_MAX, &part)) write_stretch(r, &part);
+}
+
+/* Everything held in [p0, p1). */
+static void write_range(const mask_row *r, const cl_export_held *held, int64_t p0, int64_t p1)
+{
+    if (p0 >= p1) return;
+    for (uint32_t i = cl_runs_find(held->runs, p0); i < held->runs->n; i++) {
+        if (held->runs->items[i].pos >= p1) break;
+        write_run(r, &held->runs->items[i], p0, p1);
+    }
+    uint32_t left = held->n_pending;
+    for (uint32_t i = 0; i < held->pending->n && left > 0; i++) {
+        cl_run run = held->pending->items[i];
+        if (run.pos >= p1) break;
+        if (run.len > left) cl_run_set_len(&run, left);
+        left -= run.len;
+        write_run(r, &run, p0, p1);
+    }
+}
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static void write_row(const mask_row *r, const cl_export_held *held)
+{
+    const cl_export *export = r->export;
+    const cellar_window *window = &export->group->window;
+    int64_t first = cl_window_first(window, r->q), end = cl_window_last(window, r->q);
+    int64_t limit = export->layer->is_causal ? (int64_t)r->q + 1 : INT64_MAX;
+    int64_t n_sinks = window->kind == CELLAR_WINDOW_NONE ? 0 : window->n_sinks;
+    if (end < INT64_MAX) end++;
+    clear_row(r);
+    write_range(r, held, 0, smaller(first, smaller(n_sinks, limit)));
+    write_range(r, held, first, smaller(end, limit));
+    write_range(r, held, end, smaller(n_sinks, limit));
+}
+
+static void write_rows(const cl_export *export, const cl_export_streams *streams,
+                       mask_content content, cellar_type type, uint32_t n_kv, void *to)
+{
+    uint32_t begin = export->step->segment_begin[export->ubatch];
+    uint32_t n_segments = export->step->segment_begin[export->ubatch + 1] - begin;
+    mask_row r = {.export = export, .content = content, .type = type, .n_kv = n_kv, .row = to};
+    cl_export_held held = {0};
+    uint32_t member = UINT32_MAX;
+    for (uint32_t token = export->first; token < export->first + export->n_tokens; token++) {
+        if (cl_exports_member(export, token) != member) {
+            member = cl_exports_member(export, token);
+            held = cl_exports_held(export, member, n_segments);
+            r.first_cell = cl_exports_first_cell(export, streams, n_kv, token);
+        }
+        r.q = export->step->positions[token];
+        r.point = cl_step_point(export->step, token);
+        write_row(&r, &held);
+        r.row += n_kv * element_size(content, type);
+    }
+}
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+static cellar_status check_n_kv(const cl_export *export, uint32_t n_kv, cl_export_streams *streams,
+                                cellar_error *error)
+{
+    cl_exports_streams(export, streams);
+    if (n_kv < streams->cover || n_kv > streams->limit)
+        CL_FAIL(error, CELLAR_INVALID, n_kv,
+                "n_kv is %u, and must be %u to %u: ask cellar_export_extent", n_kv, streams->cover,
+                streams->limit);
+    return CELLAR_OK;
+}
+
+cellar_status cellar_export_mask(const cellar_memory *memory, uint32_t ubatch, uint32_t layer,
+                                 uint32_t n_kv, cellar_type type, void *mask, cellar_error *error)
+{
+    cl_export export;
+    cl_export_streams streams;
+    CL_TRY(cl_exports_open(memory, ubatch, layer, &export, error));
+    if (!mask) CL_FAIL(error, CELLAR_INVALID, -1, "mask is NULL");
+    if (type != CELLAR_F32 && type != CELLAR_F16)
+        CL_FAIL(error, CELLAR_INVALID, type, "masks are CELLAR_F32 or CELLAR_F16, not type %d",
+                (int)type);
+    CL_TRY(check_n_kv(&export, n_kv, &streams, error));
+    CL_TRY(cl_exports_check_shifts(&export, error));
+    write_rows(&export, &streams, export.layer->slopes ? CONTENT_DISTANCES : CONTENT_ZEROS, type,
+               n_kv, mask);
+    return CELLAR_OK;
+}
+
+cellar_status cellar_export_buckets(const cellar_memory *memory, uint32_t ubatch, uint32_t layer,
+                                    uint32_t n_kv, int32_t *buckets, cellar_error *error)
+{
+    cl_export export;
+    cl_export_streams streams;
+    CL_TRY(cl_exports_open(memory, ubatch, layer, &export, error));
+    if (!buckets) CL_FAIL(error, CELLAR_INVALID, -1, "buckets is NULL");
+    if (export.layer->n_buckets == 0)
+        CL_FAIL(error, CELLAR_INVALID, layer, "layer %u has no buckets", layer);
+    CL_TRY(check_n_kv(&export, n_kv, &streams, error));
+    write_rows(&export, &streams, CONTENT_BUCKETS, CELLAR_F32, n_kv, buckets);
+    return CELLAR_OK;
+}

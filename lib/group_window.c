@@ -1,0 +1,272 @@
+/*
+ * group_window.c: room behind a sliding window.
+ *
+ * Cells that have fallen out of every query's sight stay where they are while there is room: a sequence
+ * can then still be rewound or forked there. When a step needs cells, they are given up, the farthest
+ * behind its window first; after them go checkpoints. Two things are out of the question: cells that the
+ * next token of a sequence sees if the step is aborted, and sinks.
+ *
+ * What a step takes away is written down as victims, so that an abort can give it back. It cannot once
+ * rows were stored in those cells; then a sequence has lost some of its past, but never what its next
+ * token sees. Tokens of this very step that fall out of sight of its later micro-batches are given up
+ * too (a participant's kept_from); for them there is nothing to give back.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "checkpoints.h"
+#include "error.h"
+#include "group.h"
+
+/* ---- what can be given up -------------------------------------------------------------------- */
+
+/* Something whose oldest cell is `age` positions behind what its next query sees. */
+typedef struct candidate {
+    int64_t age;     /* > 0 */
+    uint32_t index;  /* slot of a sequence; or participant */
+    bool is_pending; /* tokens of this step */
+} candidate;
+
+/* The position of the next query behind a last token: shared positions are possible in 2-D. */
+static int64_t next_query(const cl_group *group, int64_t last)
+{
+    return group->sequences.cells.points ? last : last + 1;
+}
+
+/* The oldest run of a list that can go, clipped to what can; false: none. `from`: nothing below. */
+static bool oldest_run(const cl_group *group, const cl_runs *runs, int64_t from, int64_t bound,
+                       cl_run *out)
+{
+    int64_t first = group->window.n_sinks > from ? group->window.n_sinks : from;
+    uint32_t i = cl_runs_find(runs, first);
+    return i < runs->n && cl_run_clip(&runs->items[i], first, bound, out);
+}
+
+/* Up to where a list of runs can be given up: behind that, its next query sees it. */
+static int64_t bound_of(const cl_group *group, const cl_runs *runs)
+{
+    if (runs->n == 0) return 0;
+    return cl_window_first(&group->window,
+                           next_query(group, cl_run_last(&runs->items[runs->n - 1])));
+}
+
+static bool find_candidate(const cl_group *group, uint32_t index, bool is_pending, candidate *out,
+                           cl_run *run)
+{
+    const cl_runs *runs;
+    int64_t from = 0;
+    if (is_pending) {
+        runs = &group->participants[index].pending;
+        from = group->participants[index].kept_from;
+    } else {
+        runs = &group->sequences.table.items[index].runs;
+    }
+    int64_t bound = bound_of(group, runs);
+    if (!oldest_run(group, runs, from, bound, run)) return false;
+    *out = (candidate){bound - run->pos, index, is_pending};
+    return true;
+}
+
+/* ---- the oldest first: a heap ---------------------------------------------------------------- */
+
+static void sink(candidate *heap, uint32_t at, uint32_t n)
+{
+    candidate item = heap[at];
+    for (;;) {
+        uint32_t child = 2 * at + 1;
+        if (child >= n) break;
+        if (child + 1 < n && heap[child + 1].age > heap[child].age) child++;
+        if (heap[child].age <= item.age) break;
+        heap[at] = heap[child];
+        at = child;
+    }
+    heap[at] = item;
+}
+
+static uint32_t collect(cl_group *group, uint32_t pool, candidate *heap)
+{
+    const cl_sequence_table *table = &group->sequences.table;
+    uint32_t n = 0;
+    cl_run run;
+    for (uint32_t slot = 0; slot < table->n_slots; slot++) {
+        if (table->items[slot].id < 0 || table->items[slot].pool != pool) continue;
+        n += find_candidate(group, slot, false, &heap[n], &run);
+    }
+    for (uint32_t m = 0; m < group->n_participants; m++) {
+        if (table->items[group->participants[m].slot].pool != pool) continue;
+        n += find_candidate(group, m, true, &heap[n], &run);
+    }
+    for (uint32_t i = n / 2; i-- > 0;)
+        sink(heap, i, n);
+    return n;
+}
+
+/* ---- giving up ------------------------------------------------------------------------------- */
+
+static void note_victim(cl_group *group, cl_victim victim)
+{
+    assert(group->n_victims < group->victim_capacity);
+    group->victims[group->n_victims++] = victim;
+}
+
+/* How many cells of a run go: what is wanted, but none that is younger than the runner-up. */
+static uint32_t count_going(const cl_run *run, int64_t age, int64_t runner_up, uint32_t wanted)
+{
+    if (!run->step) return run->len; /* tokens at one position go together */
+    int64_t older = age - runner_up;
+    uint32_t n = older < 1 ? 1 : older < run->len ? (uint32_t)older : run->len;
+    return n < wanted ? n : wanted;
+}
+
+/* Take the first n cells of a run out of a sequence. */
+static void cut_sequence(cl_group *group, uint32_t slot, cl_run run, uint32_t n)
+{
+    cl_sequence *sequence = &group->sequences.table.items[slot];
+    int64_t end = run.step ? run.pos + (int64_t)n : run.pos + 1LL;
+    uint32_t first = cl_runs_cut(&sequence->runs, run.pos);
+    cl_run_set_len(&run, n);
+    if (n == 1) run.step = 1;
+    note_victim(group, (cl_victim){false, slot, sequence->lost, run});
+    cl_run *left = &sequence->runs.items[first];
+    if (left->len == n) {
+        cl_runs_erase(&sequence->runs, first, first + 1);
+    } else {
+        left->pos += (int32_t)n;
+        left->cell += n;
+        cl_run_set_len(left, left->len - n);
+    }
+    if (end > sequence->lost) sequence->lost = (int32_t)end;
+}
+
+/* Give up some of the oldest cells of a candidate. Returns how many it let go of. */
+static uint32_t give_up(cl_group *group, const candidate *oldest, int64_t runner_up,
+                        uint32_t wanted)
+{
+    candidate same;
+    cl_run run;
+    if (!find_candidate(group, oldest->index, oldest->is_pending, &same, &run)) return 0;
+    uint32_t n = count_going(&run, same.age, runner_up, wanted);
+    if (oldest->is_pending) {
+        cl_participant *participant = &group->participants[oldest->index];
+        participant->kept_from = (int32_t)(run.step ? run.pos + (int64_t)n : run.pos + 1LL);
+        group->reuses_cells = true;
+    } else {
+        cut_sequence(group, oldest->index, run, n);
+    }
+    cl_cells_release(&group->sequences.cells, run.cell, n);
+    group->n_step_reclaimed += n;
+    return n;
+}
+
+void cl_window_suspend(cl_group *group, uint32_t checkpoint)
+{
+    const cl_pin *pin = cl_checkpoints_pin(group->checkpoints, checkpoint, group->index);
+    for (uint32_t i = 0; i < pin->runs.n; i++) {
+        note_victim(group, (cl_victim){true, checkpoint, 0, pin->runs.items[i]});
+        cl_cells_release(&group->sequences.cells, pin->runs.items[i].cell, pin->runs.items[i].len);
+    }
+    cl_checkpoints_suspend(group->checkpoints, checkpoint, group->index);
+}
+
+uint32_t cl_window_reclaim(cl_group *group, uint32_t pool, uint32_t missing)
+{
+    const cl_pool *its = &group->sequences.cells.pools[pool];
+    uint32_t goal = its->n_free + missing;
+    candidate *heap = (candidate *)(void *)group->reclaim_arena.memory;
+    uint32_t n = collect(group, pool, heap);
+    while (n > 0 && its->n_free < goal) {
+        int64_t runner_up = n > 1 ? heap[1].age : 0;
+        if (n > 2 && heap[2].age > runner_up) runner_up = heap[2].age;
+        (void)give_up(group, &heap[0], runner_up, goal - its->n_free);
+        cl_run run;
+        if (!find_candidate(group, heap[0].index, heap[0].is_pending, &heap[0], &run))
+            heap[0] = heap[--n];
+        sink(heap, 0, n);
+    }
+    while (its->n_free < goal && group->checkpoints) {
+        uint32_t least = cl_checkpoints_least(group->checkpoints, group->index, pool);
+        if (least == CL_NO_CHECKPOINT) break;
+        cl_window_suspend(group, least);
+    }
+    return its->n_free < goal ? goal - its->n_free : 0;
+}
+
+/* ---- room to write it down, and giving back -------------------------------------------------- */
+
+static uint64_t count_pins(const cl_group *group)
+{
+    uint64_t n = 0;
+    const cl_checkpoints *checkpoints = group->checkpoints;
+    for (uint32_t c = 0; checkpoints && c < checkpoints->n; c++)
+        if (checkpoints->is_live[c]) n += cl_checkpoints_pin(checkpoints, c, group->index)->runs.n;
+    return n;
+}
+
+/* May the step need more cells than some pool has? */
+static bool may_be_short(const cl_group *group, const cl_step *step)
+{
+    for (uint32_t p = 0; p < group->sequences.cells.n_pools; p++)
+        if (step->n_tokens > group->sequences.cells.pools[p].n_free) return true;
+    return false;
+}
+
+static cellar_status reserve_victims(cl_group *group, uint64_t n, cellar_error *error)
+{
+    void *victims = group->victims;
+    bool ok = cl_alloc_reserve(group->sequences.alloc, CELLAR_BYTES_STEP, &victims,
+                               &group->victim_capacity, n, sizeof(cl_victim));
+    group->victims = victims;
+    return ok ? CELLAR_OK : cl_error_no_memory(error, "making room", (size_t)n * sizeof(cl_victim));
+}
+
+cellar_status cl_window_reserve_pins(cl_group *group, cellar_error *error)
+{
+    return reserve_victims(group, count_pins(group), error);
+}
+
+cellar_status cl_window_reserve(cl_group *group, const cl_step *step, cellar_error *error)
+{
+    if (!may_be_short(group, step)) return CELLAR_OK;
+    cl_sequences *sequences = &group->sequences;
+    uint64_t n_victims = (uint64_t)step->n_tokens + count_pins(group);
+    for (uint32_t slot = 0; slot < sequences->table.n_slots; slot++) {
+        if (sequences->table.items[slot].id < 0) continue;
+        n_victims += sequences->table.items[slot].runs.n + 1;
+        CL_TRY(
+            cl_sequences_reserve(sequences, slot, 3, error)); /* a cut at the sinks, one behind */
+    }
+    CL_TRY(reserve_victims(group, n_victims, error));
+    size_t total = 0, n = (size_t)sequences->table.n_slots + 2 * (size_t)step->n_members;
+    if (!cl_arena_add(&total, n, sizeof(candidate)) ||
+        !cl_arena_reset(&group->reclaim_arena, sequences->alloc, total))
+        return cl_error_no_memory(error, "making room behind a window", total);
+    return CELLAR_OK;
+}
+
+static void hold_again(cl_cells *cells, const cl_run *run)
+{
+    for (uint32_t i = 0; i < run->len; i++) {
+        if (cells->refs[run->cell + i] == 0)
+            cl_cells_take(cells, run->cell + i, 1, 1);
+        else
+            cl_cells_hold(cells, run->cell + i, 1);
+    }
+}
+
+void cl_window_restore(cl_group *group)
+{
+    while (group->n_victims > 0) {
+        const cl_victim *victim = &group->victims[--group->n_victims];
+        hold_again(&group->sequences.cells, &victim->run);
+        if (victim->is_checkpoint) {
+            cl_checkpoints_resume(group->checkpoints, victim->slot, group->index);
+            continue;
+        }
+        cl_sequence *sequence = &group->sequences.table.items[victim->slot];
+        uint32_t at = cl_runs_find(&sequence->runs, victim->run.pos);
+        cl_runs_insert(&sequence->runs, at, &victim->run, 1);
+        cl_runs_mend(&sequence->runs, at + 1);
+        cl_runs_mend(&sequence->runs, at);
+        sequence->lost = victim->old_lost;
+    }
+}
