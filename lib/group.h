@@ -41,6 +41,14 @@ typedef struct cl_victim {
     cl_run run;
 } cl_victim;
 
+/* What a cell said before the step took it: who gets it back when the step is aborted needs that. */
+typedef struct cl_old_cell {
+    uint32_t cell;
+    int32_t stored_pos;
+    cellar_token token;
+    cl_point point;
+} cl_old_cell;
+
 /* The states of one segment of the open step (recurrent groups). */
 typedef struct cl_segment_states {
     uint32_t source;       /* CELLAR_NO_STATE: zeros */
@@ -86,8 +94,9 @@ typedef struct cl_group {
     cl_moves *moves;                    /* of the memory */
     uint64_t n_reclaimed;               /* cells given up behind windows, ever */
     uint64_t n_moved;                   /* cells whose rows were copied to others, ever */
-    uint32_t unfinished; /* compaction: the cell where a piece that it cut goes on; 0: there is none */
-    cl_stretch *copy_stretches;         /* where a prepared copy to another pool will go */
+    uint32_t
+        unfinished; /* compaction: the cell where a piece that it cut goes on; 0: there is none */
+    cl_stretch *copy_stretches; /* where a prepared copy to another pool will go */
     uint32_t n_copy_stretches, copy_capacity;
     /* the open step */
     uint32_t *cells_of;           /* [n_tokens] the cell of each token (attention) */
@@ -96,6 +105,8 @@ typedef struct cl_group {
     uint32_t *first_tokens;       /* [n_members + 1] into by_first */
     uint32_t *by_first;           /* [n_tokens] tokens by their first member, in order */
     cl_pool *old_pools;           /* [n_pools] as before the step: hints and counts */
+    cl_old_cell *old_cells;       /* [n_tokens] in the order in which the step took them */
+    uint32_t n_old_cells;
     cl_victim *victims;
     uint32_t n_victims, victim_capacity;
     bool is_written;           /* rows of the step are stored: victims cannot be given back */
@@ -181,6 +192,10 @@ cellar_status cl_group_begin(cl_group *group, const cl_step *step, const cl_rope
                              uint32_t n_ropes, cellar_error *error);
 void cl_group_commit(cl_group *group, const cl_step *step);
 void cl_group_abort(cl_group *group, const cl_step *step);
+
+/* The step takes a cell and writes what it is about; an abort begins by taking that back. */
+void cl_group_note_old(cl_group *group, uint32_t cell);
+void cl_group_restore_old(cl_group *group);
 
 /* Build the sweep for a micro-batch of the open step, unless it is built (attention). */
 void cl_group_sweep(cl_group *group, const cl_step *step, uint32_t ubatch);

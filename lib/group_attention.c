@@ -37,6 +37,7 @@ static cellar_status carve(cl_group *group, const cl_step *step, begin_room *roo
                 cl_arena_add(&total, (size_t)n_members + 1, sizeof(uint32_t)) &&
                 cl_arena_add(&total, n_tokens, sizeof(uint32_t)) &&
                 cl_arena_add(&total, n_memberships, sizeof(cl_run)) &&
+                cl_arena_add(&total, n_tokens, sizeof(cl_old_cell)) &&
                 cl_arena_add(&total, n_pools, sizeof(cl_pool)) &&
                 cl_arena_add(&total, n_tokens, sizeof(cl_stretch)) &&
                 cl_arena_add(&total, n_members, sizeof(cl_past)) &&
@@ -48,6 +49,7 @@ static cellar_status carve(cl_group *group, const cl_step *step, begin_room *roo
     group->first_tokens = cl_arena_take(arena, (size_t)n_members + 1, sizeof(uint32_t));
     group->by_first = cl_arena_take(arena, n_tokens, sizeof(uint32_t));
     cl_run *pending = cl_arena_take(arena, n_memberships, sizeof(cl_run));
+    group->old_cells = cl_arena_take(arena, n_tokens, sizeof(cl_old_cell));
     group->old_pools = cl_arena_take(arena, n_pools, sizeof(cl_pool));
     room->stretches = cl_arena_take(arena, n_tokens, sizeof(cl_stretch));
     room->pasts = cl_arena_take(arena, n_members, sizeof(cl_past));
@@ -130,6 +132,7 @@ static void note_pending(cl_group *group, const cl_step *step, uint32_t first, u
     cl_cells *cells = &group->sequences.cells;
     for (uint32_t i = first; i < end; i++) {
         uint32_t cell = group->cells_of[i];
+        cl_group_note_old(group, cell);
         cells->stored_pos[cell] = step->positions[i];
         cells->token[cell] = step->tokens[i];
         if (cells->points) cells->points[cell] = cl_step_point(step, i);
@@ -254,7 +257,7 @@ cellar_status cl_attention_begin(cl_group *group, const cl_step *step, const cl_
     begin_room room;
     CL_TRY(carve(group, step, &room, error));
     memcpy(group->old_pools, cells->pools, cells->n_pools * sizeof *cells->pools);
-    group->n_participants = group->n_victims = 0;
+    group->n_participants = group->n_victims = group->n_old_cells = 0;
     group->is_written = group->reuses_cells = false;
     group->n_step_reclaimed = 0;
     for (uint32_t i = 0; i < step->n_tokens; i++)
@@ -346,6 +349,7 @@ static void release_unnoted(cl_group *group, const cl_step *step)
 void cl_attention_abort(cl_group *group, const cl_step *step)
 {
     cl_sequences *sequences = &group->sequences;
+    cl_group_restore_old(group);
     if (group->n_participants == step->n_members) {
         release_unnoted(group, step);
         for (uint32_t m = 0; m < group->n_participants; m++)
