@@ -130,6 +130,7 @@ static void d2(void)
     CHECK(cellar_copy(d.memory, A, B, 10, -1, NULL) == CELLAR_OK); /* B grows to 20 */
     CHECK(cellar_position_max(d.memory, B) == 19 && same_rows(&d, A, B, 10, 10));
     CHECK(play_count_cells(&d, 0, 0) == 20 && play_count_cells(&d, 0, 1) == 20);
+    CHECK(cellar_remove(d.memory, A, 0, -1, NULL) == CELLAR_OK);
     CHECK(cellar_copy(d.memory, B, A, 0, -1, NULL) == CELLAR_OK); /* and the way back */
     CHECK(same_rows(&d, A, B, 0, 20) && cellar_check(d.memory, NULL) == CELLAR_OK);
     drive_close(&d);

@@ -279,7 +279,7 @@ static void ask_for_parts(drive *d, void *argument)
     CHECK(error.reason == CELLAR_REASON_STATE_IS_WHOLE && error.message[0]);
     CHECK(cellar_remove(d->memory, A, 3, 6, &error) == CELLAR_REFUSED); /* a middle */
     CHECK(error.reason == CELLAR_REASON_STATE_IS_WHOLE);
-    CHECK(cellar_shift_context(d->memory, A, 2, 3, NULL, &error) == CELLAR_REFUSED);
+    CHECK(cellar_shift_context(d->memory, A, 1, 1, NULL, &error) == CELLAR_REFUSED);
     CHECK(error.reason == CELLAR_REASON_STATE_IS_WHOLE);
     CHECK(cellar_shift(d->memory, A, 5, -1, 3, &error) == CELLAR_REFUSED);
     CHECK(error.reason == CELLAR_REASON_STATE_IS_WHOLE);
