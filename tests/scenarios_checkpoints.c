@@ -1,5 +1,5 @@
 /*
- * scenarios_checkpoints.c: S17 and the part of S04 that is about checkpoints, and D27: going back to
+ * scenarios_checkpoints.c: S17, the part of S04 that is about checkpoints, D10, D16 and D27: going back to
  * places that windows and recurrent states alone could not return to.
  *
  * "As read plainly": equal to the last bit to a memory that read just these tokens.
@@ -294,6 +294,109 @@ static void d27_thinning(void)
     drive_close(&d);
 }
 
+/* ---- D10, D16: steps that come to nothing take nothing from checkpoints ----------------------- */
+
+static void append_too_much(drive *d, void *argument)
+{
+    (void)argument;
+    CHECK(play_append(d, A, 5000, 20, NULL, NULL) == CELLAR_FULL);
+}
+
+/* All states are held by checkpoints; the recurrent group has made room when attention refuses. */
+static void d10_states(void)
+{
+    drive d;
+    cellar_pos positions[64], from = -1;
+    cellar_config config = scenario_config(64, 32);
+    memset(&d, 0, sizeof d);
+    d.seed = 53;
+    d.n_layers = 2;
+    d.layers[0] = play_recurrent_layer(state_sizes, 2);
+    d.layers[1] = scenario_layer(CELLAR_F32, 8);
+    config.checkpoint_bytes = 4 * play_state_bytes(&d);
+    scenario_make(&d, &config);
+    for (int32_t i = 0; i < 60; i += 5) {
+        CHECK(play_append(&d, A, i, 5, NULL, NULL) == CELLAR_OK);
+        CHECK(cellar_checkpoint(d.memory, A, NULL) == CELLAR_OK);
+    }
+    uint32_t n = play_checkpoints(&d, A, positions, 64);
+    CHECK(n >= 4 && play_count_cells(&d, 0, UINT32_MAX) >= n);
+    CHECK(scenario_leaves_unchanged(&d, append_too_much, NULL));
+    CHECK(cellar_rewind(d.memory, A, 59, &from, NULL) == CELLAR_OK);
+    CHECK(from == largest_up_to(positions, n, 59));
+    drive_close(&d);
+}
+
+static void begin_and_abort(drive *d, void *argument)
+{
+    cellar_token tokens[4];
+    cellar_batch batch = cellar_batch_init();
+    (void)argument;
+    scenario_tokens(tokens, 5000, 4);
+    batch.n_tokens = 4;
+    batch.tokens = tokens;
+    CHECK(cellar_begin(d->memory, &batch, NULL) == CELLAR_OK);
+    cellar_abort(d->memory);
+}
+
+/* A window whose cells are all in use, most of them by checkpoints only. */
+static cellar_config open_crowded(drive *d)
+{
+    cellar_config config = open_window(d, true);
+    for (int32_t i = 0; i < 240; i += 4) {
+        CHECK(play_append(d, A, i, 4, NULL, NULL) == CELLAR_OK);
+        if (i % 12 == 0) CHECK(cellar_checkpoint(d->memory, A, NULL) == CELLAR_OK);
+    }
+    return config;
+}
+
+static void d16_nothing_written(void)
+{
+    drive d;
+    cellar_pos positions[64];
+    open_crowded(&d);
+    CHECK(play_checkpoints(&d, A, positions, 64) >= 4);
+    for (int i = 0; i < 3; i++)
+        CHECK(scenario_leaves_unchanged(&d, begin_and_abort, NULL));
+    CHECK(cellar_check(d.memory, NULL) == CELLAR_OK);
+    drive_close(&d);
+}
+
+/* Computed to the end and aborted again and again: what is still offered is right. */
+static void d16_written(void)
+{
+    drive d;
+    cellar_token tokens[MOST];
+    cellar_pos positions[64], from = -1;
+    cellar_config config = open_crowded(&d);
+    float *got = drive_grab(4 * play_row_size(&d), sizeof *got);
+    scenario_tokens(tokens, 5000, 4);
+    cellar_batch batch = cellar_batch_init();
+    batch.n_tokens = 4;
+    batch.tokens = tokens;
+    for (int i = 0; i < 5; i++) {
+        CHECK(play_compute(&d, &batch, NULL, NULL) == CELLAR_OK);
+        cellar_abort(d.memory);
+        CHECK(cellar_check(d.memory, NULL) == CELLAR_OK);
+        CHECK(cellar_position_max(d.memory, A) == 239);
+        CHECK(cellar_can_continue(d.memory, A, 240, NULL, NULL) == CELLAR_OK);
+    }
+    for (cellar_pos target = 239; target > 0; target = from - 1) {
+        cellar_pos promised = target;
+        uint32_t n = play_checkpoints(&d, A, positions, 64);
+        bool is_by_itself = cellar_can_continue(d.memory, A, target, &promised, NULL) == CELLAR_OK;
+        if (is_by_itself) promised = target;
+        CHECK(promised >= largest_up_to(positions, n, target));
+        CHECK(cellar_rewind(d.memory, A, target, &from, NULL) == CELLAR_OK && from == promised);
+        scenario_tokens(scenario_tokens(tokens, 0, (uint32_t)from), 6000, 4);
+        CHECK(play_append(&d, A, 6000, 4, got, NULL) == CELLAR_OK);
+        CHECK(scenario_answers_plainly(&d, &config, tokens, (uint32_t)from + 4, got, 4));
+        CHECK(cellar_check(d.memory, NULL) == CELLAR_OK);
+    }
+    free(got);
+    drive_close(&d);
+}
+
 static void d27_interval(void)
 {
     drive d;
@@ -322,6 +425,9 @@ const scenario scenarios_checkpoints[] = {
     {"S04 a window goes back to a checkpoint it has left behind", s04_checkpoint},
     {"D27 forks share their checkpoints and keep them apart", d27_forks},
     {"D27 checkpoints thin out and all stay right", d27_thinning},
+    {"D10 a refused batch takes no state from a checkpoint", d10_states},
+    {"D16 an aborted step without a row takes nothing from checkpoints", d16_nothing_written},
+    {"D16 after aborted steps every place that is offered is right", d16_written},
     {"D27 checkpoints are made at intervals", d27_interval},
     {NULL, NULL},
 };
