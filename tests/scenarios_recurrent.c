@@ -48,7 +48,7 @@ static bool holds(drive *d, const cellar_config *config, cellar_seq seq, const c
 {
     cellar_token all[MOST];
     float *got = drive_grab(play_row_size(d), sizeof *got);
-    memcpy(all, tokens, n * sizeof *all);
+    if (n > 0) memcpy(all, tokens, n * sizeof *all);
     all[n] = 9999;
     bool is_so = cellar_position_max(d->memory, seq) == (cellar_pos)n - 1 &&
                  play_probe(d, seq, 9999, got) == CELLAR_OK &&
