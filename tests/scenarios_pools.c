@@ -177,6 +177,9 @@ static void d2_window(void)
         CHECK(play_append(&d, A, 0, 30, NULL, NULL) == CELLAR_OK);
         CHECK(cellar_copy(d.memory, A, B, 0, -1, NULL) == CELLAR_OK);
         CHECK(cellar_position_max(d.memory, B) == 29);
+        for (cellar_pos n = 0; n <= 30; n++) /* and what is lost is lost there, too */
+            CHECK(cellar_can_continue(d.memory, A, n, NULL, NULL) ==
+                  cellar_can_continue(d.memory, B, n, NULL, NULL));
         CHECK(cellar_check(d.memory, NULL) == CELLAR_OK);
         for (cellar_seq s = A; s <= B; s++) {
             for (int32_t i = 0; i < 30; i++)

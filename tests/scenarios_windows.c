@@ -332,6 +332,29 @@ static void d15(void)
     d15_kind(CELLAR_WINDOW_SYMMETRIC, 8, 23);
 }
 
+static void remove_what_is_lost(drive *d, void *argument)
+{
+    (void)argument;
+    CHECK(cellar_remove(d->memory, A, 2, 5, NULL) == CELLAR_OK);
+    CHECK(cellar_remove(d->memory, A, 0, 7, NULL) == CELLAR_OK);
+    CHECK(cellar_shift(d->memory, A, 1, 6, 1, NULL) == CELLAR_OK);
+}
+
+/* Positions that were given up are not there to be removed; that makes nothing whole again. */
+static void d15_lost(void)
+{
+    drive d;
+    open_s04(&d);
+    CHECK(scenario_leaves_unchanged(&d, remove_what_is_lost, NULL));
+    CHECK(info_of(&d, A).rewind_min == 15 && goes_back_to(&d, A, 14, 0));
+    CHECK(cellar_copy(d.memory, A, B, 0, -1, NULL) == CELLAR_OK); /* a fork has lost as much */
+    CHECK(cellar_copy(d.memory, A, C, 5, -1, NULL) == CELLAR_OK);
+    for (cellar_seq s = B; s <= C; s++)
+        CHECK(info_of(&d, s).rewind_min == 15 && goes_back_to(&d, s, 14, 0) &&
+              can_go_on(&d, s, 15));
+    drive_close(&d);
+}
+
 static void d15_sinks(void)
 {
     drive d;
@@ -481,6 +504,7 @@ const scenario scenarios_windows[] = {
     {"D12 the oldest cell goes, and only when room is needed", d12},
     {"D14 cells shared by four sequences are given up behind all windows", d14},
     {"D15 at every position a window answers rightly or refuses", d15},
+    {"D15 what a window has lost stays lost, for forks too", d15_lost},
     {"D15 the first tokens that a window always sees are always there", d15_sinks},
     {"D16 an aborted step leaves all that the next token sees", d16},
     {"D16 an aborted step without a row changes no window", d16_nothing_written},
