@@ -226,6 +226,33 @@ static void s04_checkpoint(void)
         }
 }
 
+/* At the edge of a chunk the next token sees nothing: such a checkpoint holds no cell. */
+static void s04_chunk(void)
+{
+    static const cellar_pos place = 10;
+    drive d;
+    cellar_token tokens[MOST];
+    cellar_pos from = -1;
+    cellar_config config = open_window(&d, true);
+    drive_close(&d);
+    d.layers[0] = scenario_window_layer(CELLAR_WINDOW_CHUNKED, 10);
+    scenario_make(&d, &config);
+    float *got = drive_grab(5 * play_row_size(&d), sizeof *got);
+    for (cellar_pos n = 0; n < 10; n += 5)
+        CHECK(play_append(&d, A, n, 5, NULL, NULL) == CELLAR_OK);
+    CHECK(cellar_checkpoint(d.memory, A, NULL) == CELLAR_OK);
+    CHECK(cellar_check(d.memory, NULL) == CELLAR_OK && has_checkpoints(&d, A, 1, &place));
+    for (cellar_pos n = 10; n < 130; n += 4)
+        CHECK(play_append(&d, A, n, 4, NULL, NULL) == CELLAR_OK);
+    CHECK(cellar_rewind(d.memory, A, 19, &from, NULL) == CELLAR_OK && from == 10);
+    CHECK(play_append(&d, A, 700, 5, got, NULL) == CELLAR_OK);
+    scenario_tokens(scenario_tokens(tokens, 0, 10), 700, 5);
+    CHECK(scenario_answers_plainly(&d, &config, tokens, 15, got, 5));
+    CHECK(cellar_check(d.memory, NULL) == CELLAR_OK);
+    free(got);
+    drive_close(&d);
+}
+
 /* ---- D27: going back destroys nothing of others, and more checkpoints than room thin out ------ */
 
 static void d27_forks(void)
@@ -425,6 +452,7 @@ const scenario scenarios_checkpoints[] = {
     {"S17 short prompts get a checkpoint too", s17_short},
     {"S17 checkpoints can be dropped; an aborted step makes none", s17_drop},
     {"S04 a window goes back to a checkpoint it has left behind", s04_checkpoint},
+    {"S04 a checkpoint at the edge of a chunk", s04_chunk},
     {"D27 forks share their checkpoints and keep them apart", d27_forks},
     {"D27 checkpoints thin out and all stay right", d27_thinning},
     {"D10 a refused batch takes no state from a checkpoint", d10_states},
