@@ -219,6 +219,17 @@ static cellar_status reserve_victims(cl_group *group, uint64_t n, cellar_error *
     return ok ? CELLAR_OK : cl_error_no_memory(error, "making room", (size_t)n * sizeof(cl_victim));
 }
 
+/* Cells of a sequence that can be given up. */
+static uint64_t count_expired(const cl_group *group, const cl_runs *runs)
+{
+    uint64_t n = 0;
+    int64_t bound = bound_of(group, runs);
+    cl_run part;
+    for (uint32_t i = 0; i < runs->n && runs->items[i].pos < bound; i++)
+        if (cl_run_clip(&runs->items[i], group->window.n_sinks, bound, &part)) n += part.len;
+    return n;
+}
+
 cellar_status cl_window_reserve_pins(cl_group *group, cellar_error *error)
 {
     return reserve_victims(group, count_pins(group), error);
@@ -228,10 +239,11 @@ cellar_status cl_window_reserve(cl_group *group, const cl_step *step, cellar_err
 {
     if (!may_be_short(group, step)) return CELLAR_OK;
     cl_sequences *sequences = &group->sequences;
-    uint64_t n_victims = (uint64_t)step->n_tokens + count_pins(group);
+    uint64_t n_victims = count_pins(group);
     for (uint32_t slot = 0; slot < sequences->table.n_slots; slot++) {
         if (sequences->table.items[slot].id < 0) continue;
-        n_victims += sequences->table.items[slot].runs.n + 1;
+        /* Sequences of one age that share cells give them up in turn, one at a time. */
+        n_victims += count_expired(group, &sequences->table.items[slot].runs);
         CL_TRY(
             cl_sequences_reserve(sequences, slot, 3, error)); /* a cut at the sinks, one behind */
     }
