@@ -35,7 +35,11 @@ static bool is_right(story *s, cellar_seq seq)
 {
     cellar_token text[LONGEST + 1];
     uint32_t n = s->lengths[seq];
-    if (cellar_position_max(s->d.memory, seq) != (cellar_pos)n - 1) return false;
+    cellar_sequence_info info;
+    /* Not pos_max: where a chunk ends, the next token sees nothing and all cells may be gone. */
+    if (cellar_get_sequence(s->d.memory, seq, &info, NULL) != CELLAR_OK ||
+        info.pos_next != (cellar_pos)n)
+        return false;
     float *got = drive_grab(play_row_size(&s->d), sizeof *got);
     memcpy(text, s->texts[seq], sizeof s->texts[seq]);
     text[n] = 99999;
