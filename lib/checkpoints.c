@@ -268,15 +268,22 @@ static void drop_everywhere(cl_checkpoints *checkpoints, uint32_t checkpoint)
 
 /* ---- making one ------------------------------------------------------------------------------- */
 
-/* Room for one more entry in a sequence's list, and for a cut at any of its entries later. */
-static cellar_status reserve_list(cl_checkpoints *checkpoints, cellar_seq seq, cellar_error *error)
+static uint32_t count_entries(const cl_runs *list)
+{
+    uint32_t n = 0;
+    for (uint32_t r = 0; r < list->n; r++)
+        n += list->items[r].len;
+    return n;
+}
+
+/* Room for more entries in a sequence's list, and for a cut at any of its entries later. */
+static cellar_status reserve_list(cl_checkpoints *checkpoints, cellar_seq seq, uint32_t more,
+                                  cellar_error *error)
 {
     uint32_t slot;
     CL_TRY(cl_sequences_add(&checkpoints->sequences, seq, &slot, error));
     const cl_runs *list = &checkpoints->sequences.table.items[slot].runs;
-    uint64_t n = 4;
-    for (uint32_t r = 0; r < list->n; r++)
-        n += list->items[r].len;
+    uint64_t n = 3ull + more + count_entries(list);
     cellar_status status = cl_sequences_reserve(&checkpoints->sequences, slot, n, error);
     if (status != CELLAR_OK) cl_sequences_drop_if_empty(&checkpoints->sequences, slot);
     return status;
@@ -348,7 +355,7 @@ cellar_status cl_checkpoints_make(cl_checkpoints *checkpoints, cellar_seq seq, c
                                   cellar_error *error)
 {
     if (checkpoints->n == 0 || has_one_at(checkpoints, seq, n)) return CELLAR_OK;
-    CL_TRY(reserve_list(checkpoints, seq, error));
+    CL_TRY(reserve_list(checkpoints, seq, 1, error));
     uint32_t checkpoint = free_slot(checkpoints, true);
     cellar_status status = CELLAR_OK;
     if (checkpoint == CL_NO_CHECKPOINT)
@@ -444,8 +451,9 @@ cellar_status cl_checkpoints_prepare_copy(cl_checkpoints *checkpoints, cellar_se
                                           cellar_seq to, cl_range range, cellar_error *error)
 {
     if (checkpoints->n == 0 || range.p0 > 0) return CELLAR_OK;
-    if (cl_sequence_table_runs(&checkpoints->sequences.table, from)->n == 0) return CELLAR_OK;
-    CL_TRY(reserve_list(checkpoints, to, error));
+    uint32_t n = count_entries(cl_sequence_table_runs(&checkpoints->sequences.table, from));
+    if (n == 0) return CELLAR_OK;
+    CL_TRY(reserve_list(checkpoints, to, n, error));
     cellar_status status = cl_sequences_prepare_copy(&checkpoints->sequences, from, to, range,
                                                      error);
     if (status != CELLAR_OK) {
@@ -552,7 +560,8 @@ static cellar_status reserve_planned(cl_checkpoints *checkpoints, const cl_step 
 {
     uint32_t token = checkpoints->planned[i];
     for (uint32_t k = step->member_begin[token]; k < step->member_begin[token + 1]; k++)
-        CL_TRY(reserve_list(checkpoints, step->members[step->member_of[k]].id, error));
+        CL_TRY(reserve_list(checkpoints, step->members[step->member_of[k]].id,
+                            checkpoints->n_planned, error));
     uint32_t m = step->member_of[step->member_begin[token]];
     for (uint32_t g = 0; g < checkpoints->n_groups; g++) {
         cl_group *group = &checkpoints->groups[g];

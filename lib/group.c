@@ -376,25 +376,6 @@ void cl_group_cancel_copy(cl_group *group, cellar_seq to)
 
 /* ---- a step ---------------------------------------------------------------------------------- */
 
-void cl_group_note_old(cl_group *group, uint32_t cell)
-{
-    const cl_cells *cells = &group->sequences.cells;
-    cl_point point = cells->points ? cells->points[cell] : (cl_point){0, 0};
-    group->old_cells[group->n_old_cells++] = (cl_old_cell){cell, cells->stored_pos[cell],
-                                                           cells->token[cell], point};
-}
-
-void cl_group_restore_old(cl_group *group)
-{
-    cl_cells *cells = &group->sequences.cells;
-    while (group->n_old_cells > 0) { /* a cell may have been taken twice: the last first */
-        const cl_old_cell *old = &group->old_cells[--group->n_old_cells];
-        cells->stored_pos[old->cell] = old->stored_pos;
-        cells->token[old->cell] = old->token;
-        if (cells->points) cells->points[old->cell] = old->point;
-    }
-}
-
 cellar_status cl_group_begin(cl_group *group, const cl_step *step, const cl_rope *ropes,
                              uint32_t n_ropes, cellar_error *error)
 {

@@ -36,18 +36,17 @@ typedef struct cl_participant {
 /* Something that the open step took away from its holder to make room: it can be given back. */
 typedef struct cl_victim {
     bool is_checkpoint; /* a run that a checkpoint held; else one that a sequence held */
+    bool has_joined;    /* what was left of the sequence's run became part of the next one */
     uint32_t slot;      /* of the sequence, or of the checkpoint */
     int32_t old_lost;   /* of the sequence */
     cl_run run;
 } cl_victim;
 
-/* What a cell said before the step took it: who gets it back when the step is aborted needs that. */
-typedef struct cl_old_cell {
-    uint32_t cell;
-    int32_t stored_pos;
-    cellar_token token;
+/* What is written about a cell. */
+typedef struct cl_content {
+    int32_t stored_pos, token;
     cl_point point;
-} cl_old_cell;
+} cl_content;
 
 /* The states of one segment of the open step (recurrent groups). */
 typedef struct cl_segment_states {
@@ -99,14 +98,14 @@ typedef struct cl_group {
     cl_stretch *copy_stretches; /* where a prepared copy to another pool will go */
     uint32_t n_copy_stretches, copy_capacity;
     /* the open step */
-    uint32_t *cells_of;           /* [n_tokens] the cell of each token (attention) */
+    uint32_t *cells_of; /* [n_tokens] the cell of each token; recurrent: states taken, in order */
     cl_participant *participants; /* [n_members] */
     uint32_t n_participants;      /* 0: no step */
     uint32_t *first_tokens;       /* [n_members + 1] into by_first */
     uint32_t *by_first;           /* [n_tokens] tokens by their first member, in order */
     cl_pool *old_pools;           /* [n_pools] as before the step: hints and counts */
-    cl_old_cell *old_cells;       /* [n_tokens] in the order in which the step took them */
-    uint32_t n_old_cells;
+    cl_content *old_contents;     /* [n_tokens] of cells_of, as before (not with full attention) */
+    uint32_t n_old_contents;
     cl_victim *victims;
     uint32_t n_victims, victim_capacity;
     bool is_written;           /* rows of the step are stored: victims cannot be given back */
@@ -192,10 +191,6 @@ cellar_status cl_group_begin(cl_group *group, const cl_step *step, const cl_rope
                              uint32_t n_ropes, cellar_error *error);
 void cl_group_commit(cl_group *group, const cl_step *step);
 void cl_group_abort(cl_group *group, const cl_step *step);
-
-/* The step takes a cell and writes what it is about; an abort begins by taking that back. */
-void cl_group_note_old(cl_group *group, uint32_t cell);
-void cl_group_restore_old(cl_group *group);
 
 /* Build the sweep for a micro-batch of the open step, unless it is built (attention). */
 void cl_group_sweep(cl_group *group, const cl_step *step, uint32_t ubatch);

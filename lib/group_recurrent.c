@@ -178,7 +178,8 @@ static cellar_status carve(begin_state *b)
     cl_arena *arena = &group->arena;
     bool fits = cl_arena_add(&total, n_members, sizeof(cl_participant)) &&
                 cl_arena_add(&total, n_memberships, sizeof(cl_run)) &&
-                cl_arena_add(&total, n_tokens, sizeof(cl_old_cell)) &&
+                cl_arena_add(&total, n_tokens, sizeof(uint32_t)) &&
+                cl_arena_add(&total, n_tokens, sizeof(cl_content)) &&
                 cl_arena_add(&total, 1, sizeof(cl_pool)) &&
                 cl_arena_add(&total, step->n_segments, sizeof(cl_segment_states)) &&
                 cl_arena_add(&total, n_tokens, sizeof(uint32_t)) &&
@@ -189,7 +190,8 @@ static cellar_status carve(begin_state *b)
         return cl_error_no_memory(b->error, "a step", total);
     group->participants = cl_arena_take(arena, n_members, sizeof(cl_participant));
     cl_run *pending = cl_arena_take(arena, n_memberships, sizeof(cl_run));
-    group->old_cells = cl_arena_take(arena, n_tokens, sizeof(cl_old_cell));
+    group->cells_of = cl_arena_take(arena, n_tokens, sizeof(uint32_t));
+    group->old_contents = cl_arena_take(arena, n_tokens, sizeof(cl_content));
     group->old_pools = cl_arena_take(arena, 1, sizeof(cl_pool));
     group->states = cl_arena_take(arena, step->n_segments, sizeof(cl_segment_states));
     group->targets = cl_arena_take(arena, n_tokens, sizeof(uint32_t));
@@ -249,7 +251,9 @@ static uint32_t take_state(cl_group *group, cellar_pos pos, cellar_token token)
     cl_stretch stretch;
     (void)cl_placement_choose(cells, &request, &stretch);
     cl_cells_take(cells, stretch.cell, 1, 1);
-    cl_group_note_old(group, stretch.cell);
+    group->cells_of[group->n_old_contents] = stretch.cell;
+    group->old_contents[group->n_old_contents++] = (cl_content){
+        .stored_pos = cells->stored_pos[stretch.cell], .token = cells->token[stretch.cell]};
     cells->stored_pos[stretch.cell] = pos;
     cells->token[stretch.cell] = token;
     return stretch.cell;
@@ -391,7 +395,7 @@ cellar_status cl_recurrent_begin(cl_group *group, const cl_step *step, cellar_er
     CL_TRY(carve(&b));
     group->old_pools[0] = group->sequences.cells.pools[0];
     group->n_participants = group->n_victims = group->n_targets = group->n_transits = 0;
-    group->n_old_cells = 0;
+    group->n_old_contents = 0;
     group->is_written = false;
     cellar_status status = cl_window_reserve_pins(group, error);
     if (status == CELLAR_OK) status = find_participants(&b);
@@ -433,11 +437,22 @@ void cl_recurrent_trim(cl_group *group)
     group->n_participants = group->n_victims = 0;
 }
 
+/* A state that a checkpoint gets back must say what it said before. */
+static void restore_contents(cl_group *group)
+{
+    cl_cells *cells = &group->sequences.cells;
+    while (group->n_old_contents > 0) {
+        uint32_t i = --group->n_old_contents, state = group->cells_of[i];
+        cells->stored_pos[state] = group->old_contents[i].stored_pos;
+        cells->token[state] = group->old_contents[i].token;
+    }
+}
+
 void cl_recurrent_abort(cl_group *group, const cl_step *step)
 {
     (void)step;
     cl_sequences *sequences = &group->sequences;
-    cl_group_restore_old(group);
+    restore_contents(group);
     for (uint32_t m = 0; m < group->n_participants; m++)
         for (uint32_t i = 0; i < group->participants[m].pending.n; i++) {
             const cl_run *run = &group->participants[m].pending.items[i];

@@ -126,7 +126,7 @@ static void cut_sequence(cl_group *group, uint32_t slot, cl_run run, uint32_t n)
     uint32_t first = cl_runs_cut(&sequence->runs, run.pos);
     cl_run_set_len(&run, n);
     if (n == 1) run.step = 1;
-    note_victim(group, (cl_victim){false, slot, sequence->lost, run});
+    note_victim(group, (cl_victim){false, false, slot, sequence->lost, run});
     cl_run *left = &sequence->runs.items[first];
     if (left->len == n) {
         cl_runs_erase(&sequence->runs, first, first + 1);
@@ -134,8 +134,31 @@ static void cut_sequence(cl_group *group, uint32_t slot, cl_run run, uint32_t n)
         left->pos += (int32_t)n;
         left->cell += n;
         cl_run_set_len(left, left->len - n);
+        /* A cell that is left over can belong to those behind it that share its position. */
+        group->victims[group->n_victims - 1].has_joined = cl_runs_join(&sequence->runs, first + 1);
     }
     if (end > sequence->lost) sequence->lost = (int32_t)end;
+}
+
+/*
+ * Forget a participant's pending tokens up to position `end`: also those that share a position with the
+ * last of them but lie in another run. Returns how many.
+ */
+static uint32_t cut_pending(cl_group *group, uint32_t m, int64_t end)
+{
+    cl_participant *participant = &group->participants[m];
+    int64_t first = group->window.n_sinks;
+    if (participant->kept_from > first) first = participant->kept_from;
+    uint32_t n = 0;
+    cl_run part;
+    for (uint32_t i = cl_runs_find(&participant->pending, first); i < participant->pending.n; i++) {
+        if (!cl_run_clip(&participant->pending.items[i], first, end, &part)) break;
+        cl_cells_release(&group->sequences.cells, part.cell, part.len);
+        n += part.len;
+    }
+    participant->kept_from = (int32_t)end;
+    group->reuses_cells = true;
+    return n;
 }
 
 /* Give up some of the oldest cells of a candidate. Returns how many it let go of. */
@@ -147,13 +170,11 @@ static uint32_t give_up(cl_group *group, const candidate *oldest, int64_t runner
     if (!find_candidate(group, oldest->index, oldest->is_pending, &same, &run)) return 0;
     uint32_t n = count_going(&run, same.age, runner_up, wanted);
     if (oldest->is_pending) {
-        cl_participant *participant = &group->participants[oldest->index];
-        participant->kept_from = (int32_t)(run.step ? run.pos + (int64_t)n : run.pos + 1LL);
-        group->reuses_cells = true;
+        n = cut_pending(group, oldest->index, run.step ? run.pos + (int64_t)n : run.pos + 1LL);
     } else {
         cut_sequence(group, oldest->index, run, n);
+        cl_cells_release(&group->sequences.cells, run.cell, n);
     }
-    cl_cells_release(&group->sequences.cells, run.cell, n);
     group->n_step_reclaimed += n;
     return n;
 }
@@ -162,7 +183,7 @@ void cl_window_suspend(cl_group *group, uint32_t checkpoint)
 {
     const cl_pin *pin = cl_checkpoints_pin(group->checkpoints, checkpoint, group->index);
     for (uint32_t i = 0; i < pin->runs.n; i++) {
-        note_victim(group, (cl_victim){true, checkpoint, 0, pin->runs.items[i]});
+        note_victim(group, (cl_victim){true, false, checkpoint, 0, pin->runs.items[i]});
         cl_cells_release(&group->sequences.cells, pin->runs.items[i].cell, pin->runs.items[i].len);
     }
     cl_checkpoints_suspend(group->checkpoints, checkpoint, group->index);
@@ -265,6 +286,16 @@ static void hold_again(cl_cells *cells, const cl_run *run)
     }
 }
 
+/* The cell that was left over of run `at` goes back to it from the run behind. */
+static void part_again(cl_runs *runs, uint32_t at)
+{
+    cl_run *run = &runs->items[at], *behind = &runs->items[at + 1];
+    cl_run_set_len(run, run->len + 1);
+    behind->cell++;
+    cl_run_set_len(behind, behind->len - 1);
+    if (behind->len == 1) behind->step = 1;
+}
+
 void cl_window_restore(cl_group *group)
 {
     while (group->n_victims > 0) {
@@ -277,6 +308,7 @@ void cl_window_restore(cl_group *group)
         cl_sequence *sequence = &group->sequences.table.items[victim->slot];
         uint32_t at = cl_runs_find(&sequence->runs, victim->run.pos);
         cl_runs_insert(&sequence->runs, at, &victim->run, 1);
+        if (victim->has_joined) part_again(&sequence->runs, at);
         cl_runs_mend(&sequence->runs, at + 1);
         cl_runs_mend(&sequence->runs, at);
         sequence->lost = victim->old_lost;

@@ -426,6 +426,45 @@ static void d16_written(void)
     drive_close(&d);
 }
 
+/* A checkpoint after every token, of two sequences at once, and forks that keep some of them. */
+static void d27_crowd(void)
+{
+    drive d;
+    cellar_config config = open_hybrid(&d);
+    cellar_token tokens[MOST], text[MOST];
+    bool checkpoints[30];
+    cellar_pos positions[64], from = -1;
+    float *got = drive_grab(play_row_size(&d), sizeof *got);
+    cellar_batch batch = cellar_batch_init();
+    scenario_tokens(tokens, 0, 300);
+    memset(checkpoints, true, sizeof checkpoints);
+    batch.n_tokens = 30;
+    batch.checkpoints = checkpoints;
+    for (uint32_t round = 0; round < 10; round++) {
+        batch.tokens = tokens + 30 * round;
+        CHECK(play_step(&d, &batch, NULL, NULL) == CELLAR_OK);
+        CHECK(cellar_copy(d.memory, A, B + (cellar_seq)(round % 2), 0, -1, NULL) == CELLAR_OK);
+        CHECK(cellar_check(d.memory, NULL) == CELLAR_OK);
+    }
+    for (cellar_seq s = A; s <= C; s++) {
+        cellar_pos target = s == B ? 270 : 300;
+        CHECK(cellar_position_max(d.memory, s) == target - 1);
+        for (; target > 0; target = from - 1) {
+            uint32_t n = play_checkpoints(&d, s, positions, 64);
+            cellar_pos want = largest_up_to(positions, n, target);
+            CHECK(cellar_rewind(d.memory, s, target, &from, NULL) == CELLAR_OK);
+            CHECK(from == want);
+            CHECK(play_probe(&d, s, 900, got) == CELLAR_OK);
+            scenario_tokens(scenario_tokens(text, 0, (uint32_t)from), 900, 1);
+            CHECK(scenario_answers_plainly(&d, &config, text, (uint32_t)from + 1, got, 1));
+            CHECK(cellar_check(d.memory, NULL) == CELLAR_OK);
+            if (from > target) break;
+        }
+    }
+    free(got);
+    drive_close(&d);
+}
+
 static void d27_interval(void)
 {
     drive d;
@@ -458,6 +497,7 @@ const scenario scenarios_checkpoints[] = {
     {"D10 a refused batch takes no state from a checkpoint", d10_states},
     {"D16 an aborted step without a row takes nothing from checkpoints", d16_nothing_written},
     {"D16 after aborted steps every place that is offered is right", d16_written},
+    {"D27 a checkpoint after every token", d27_crowd},
     {"D27 checkpoints are made at intervals", d27_interval},
     {NULL, NULL},
 };

@@ -72,7 +72,7 @@ static cl_alloc new_alloc(void)
 {
     cl_alloc alloc;
     cellar_allocator none = {NULL, NULL, NULL, NULL};
-    cl_alloc_init(&alloc, &none);
+    cl_alloc_init(&alloc, &none, 0);
     return alloc;
 }
 
