@@ -52,7 +52,7 @@ cellar_status cl_recurrent_prepare_remove(cl_group *group, cellar_seq seq, cl_ra
     bool is_nothing = next == 0 || range.p0 >= range.p1 || range.p0 >= next;
     bool is_end = range.p1 >= next, is_whole = is_end && range.p0 == 0;
     if (is_nothing || is_whole || (is_end && holds(runs, range.p0 - 1))) return CELLAR_OK;
-    cellar_pos at = is_end ? nearest_state(group, seq, range.p0) : 0;
+    cellar_pos at = nearest_state(group, seq, range.p0);
     if (!is_end)
         CL_FAIL_BECAUSE(error, CELLAR_REFUSED, CELLAR_REASON_STATE_IS_WHOLE, at,
                         "sequence %d: a recurrent state cannot forget [%lld, %lld), only an end",
