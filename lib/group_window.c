@@ -166,7 +166,7 @@ static void cut_sequence(cl_group *group, uint32_t slot, cl_run run, uint32_t n,
         cl_run_set_len(taken, taken->len + n);
     } else {
         *last = group->n_victims;
-        note_victim(group, (cl_victim){false, slot, sequence->lost, run});
+        note_victim(group, (cl_victim){false, false, slot, sequence->lost, run});
     }
     cl_run *left = &sequence->runs.items[first];
     if (left->len == n) {
@@ -175,10 +175,31 @@ static void cut_sequence(cl_group *group, uint32_t slot, cl_run run, uint32_t n,
         left->pos += (int32_t)n;
         left->cell += n;
         cl_run_set_len(left, left->len - n);
-        if (left->len == 1) left->step = 1;
+        /* A cell that is left over can belong to those behind it that share its position. */
+        group->victims[*last].has_joined = cl_runs_join(&sequence->runs, first + 1);
     }
-    cl_runs_mend(&sequence->runs, first); /* one cell left may join its neighbour at its position */
     if (end > sequence->lost) sequence->lost = (int32_t)end;
+}
+
+/*
+ * Forget a participant's pending tokens up to position `end`: also those that share a position with the
+ * last of them but lie in another run. Returns how many.
+ */
+static uint32_t cut_pending(cl_group *group, uint32_t m, int64_t end)
+{
+    cl_participant *participant = &group->participants[m];
+    int64_t first = group->window.n_sinks;
+    if (participant->kept_from > first) first = participant->kept_from;
+    uint32_t n = 0;
+    cl_run part;
+    for (uint32_t i = cl_runs_find(&participant->pending, first); i < participant->pending.n; i++) {
+        if (!cl_run_clip(&participant->pending.items[i], first, end, &part)) break;
+        cl_cells_release(&group->sequences.cells, part.cell, part.len);
+        n += part.len;
+    }
+    participant->kept_from = (int32_t)end;
+    group->reuses_cells = true;
+    return n;
 }
 
 /* Give up some of the oldest cells of a candidate. Returns how many it let go of. */
@@ -188,13 +209,11 @@ static uint32_t give_up(cl_group *group, candidate *oldest, int64_t runner_up, u
     if (!find_candidate(group, oldest->index, oldest->is_pending, oldest, &run)) return 0;
     uint32_t n = count_going(&run, oldest->age, runner_up, wanted);
     if (oldest->is_pending) {
-        cl_participant *participant = &group->participants[oldest->index];
-        participant->kept_from = (int32_t)(run.step ? run.pos + (int64_t)n : run.pos + 1LL);
-        group->reuses_cells = true;
+        n = cut_pending(group, oldest->index, run.step ? run.pos + (int64_t)n : run.pos + 1LL);
     } else {
         cut_sequence(group, oldest->index, run, n, &oldest->victim);
+        cl_cells_release(&group->sequences.cells, run.cell, n);
     }
-    cl_cells_release(&group->sequences.cells, run.cell, n);
     group->n_step_reclaimed += n;
     return n;
 }
@@ -203,7 +222,7 @@ void cl_window_suspend(cl_group *group, uint32_t checkpoint)
 {
     const cl_pin *pin = cl_checkpoints_pin(group->checkpoints, checkpoint, group->index);
     for (uint32_t i = 0; i < pin->runs.n; i++) {
-        note_victim(group, (cl_victim){true, checkpoint, 0, pin->runs.items[i]});
+        note_victim(group, (cl_victim){true, false, checkpoint, 0, pin->runs.items[i]});
         cl_cells_release(&group->sequences.cells, pin->runs.items[i].cell, pin->runs.items[i].len);
     }
     cl_checkpoints_suspend(group->checkpoints, checkpoint, group->index);
@@ -294,31 +313,18 @@ static void hold_again(cl_cells *cells, const cl_run *run)
     }
 }
 
-void cl_window_keep_label(cl_group *group, uint32_t cell)
+/* The cell that was left over of run `at` goes back to it from the run behind. */
+static void part_again(cl_runs *runs, uint32_t at)
 {
-    const cl_cells *cells = &group->sequences.cells;
-    if (group->n_victims == 0) return; /* it was free before the step: it said nothing */
-    cl_label *label = &group->labels[group->n_labels++];
-    *label = (cl_label){
-        .cell = cell, .stored_pos = cells->stored_pos[cell], .token = cells->token[cell]};
-    if (cells->points) label->point = cells->points[cell];
-}
-
-/* Backwards: a cell that was taken twice gets its first label back. */
-static void restore_labels(cl_group *group)
-{
-    cl_cells *cells = &group->sequences.cells;
-    while (group->n_labels > 0) {
-        const cl_label *label = &group->labels[--group->n_labels];
-        cells->stored_pos[label->cell] = label->stored_pos;
-        cells->token[label->cell] = label->token;
-        if (cells->points) cells->points[label->cell] = label->point;
-    }
+    cl_run *run = &runs->items[at], *behind = &runs->items[at + 1];
+    cl_run_set_len(run, run->len + 1);
+    behind->cell++;
+    cl_run_set_len(behind, behind->len - 1);
+    if (behind->len == 1) behind->step = 1;
 }
 
 void cl_window_restore(cl_group *group)
 {
-    restore_labels(group);
     while (group->n_victims > 0) {
         const cl_victim *victim = &group->victims[--group->n_victims];
         hold_again(&group->sequences.cells, &victim->run);
@@ -329,6 +335,7 @@ void cl_window_restore(cl_group *group)
         cl_sequence *sequence = &group->sequences.table.items[victim->slot];
         uint32_t at = cl_runs_find(&sequence->runs, victim->run.pos);
         cl_runs_insert(&sequence->runs, at, &victim->run, 1);
+        if (victim->has_joined) part_again(&sequence->runs, at);
         cl_runs_mend(&sequence->runs, at + 1);
         cl_runs_mend(&sequence->runs, at);
         sequence->lost = victim->old_lost;

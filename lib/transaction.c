@@ -8,6 +8,7 @@
 
 #include "error.h"
 #include "memory.h"
+#include "settle.h"
 
 /* ---- begin ----------------------------------------------------------------------------------- */
 
@@ -100,6 +101,7 @@ cellar_status cellar_begin(cellar_memory *memory, const cellar_batch *batch, cel
     cl_step_questions questions = {position, same_past, pool_of, memory};
     CL_TRY(cl_step_resolve(step, batch, &memory->rules, &questions, &memory->alloc, error));
     CL_TRY(check_pasts(memory, error));
+    cl_settle_many(memory, step);
     CL_TRY(begin_groups(memory, error));
     note_written(memory);
     memset(memory->n_stored, 0, memory->n_layers * sizeof *memory->n_stored);
