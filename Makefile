@@ -236,9 +236,9 @@ test_needs := $(call chosen,$(test_programs)) \
 	$(if $(call chosen,$(test_scripts)),$(needed_by_scripts)) $(if $(ONLY),,$(libraries) $(program))
 
 all_tests := $(basename $(notdir $(test_programs) $(test_scripts)))
-unknown_tests = $(foreach t,$(ONLY),$(if $(filter $(t),$(all_tests)),,$(t)))
+unknown_tests = $(strip $(foreach t,$(ONLY),$(if $(filter $(t),$(all_tests)),,$(t))))
 ifneq ($(filter check test,$(MAKECMDGOALS)),)
-$(if $(strip $(unknown_tests)),$(error there is no test $(strip $(unknown_tests)); there are: $(sort $(all_tests))))
+$(if $(unknown_tests),$(error there is no test $(unknown_tests); there are: $(sort $(all_tests))))
 endif
 
 check: $(test_needs) $(if $(is_default),$(if $(ONLY),,links))

@@ -479,6 +479,7 @@ void cl_checkpoints_copy(cl_checkpoints *checkpoints, cellar_seq from, cellar_se
 
 void cl_checkpoints_forget(cl_checkpoints *checkpoints, cellar_seq seq, int64_t p0)
 {
+    if (p0 == INT64_MAX) return; /* nothing lies behind it */
     cl_checkpoints_drop(checkpoints, seq, (cl_range){p0 < 0 ? 1 : p0 + 1, INT64_MAX});
 }
 

@@ -42,11 +42,12 @@ typedef struct cl_victim {
     cl_run run;
 } cl_victim;
 
-/* What is written about a cell. */
-typedef struct cl_content {
+/* What a cell said of its contents before the open step wrote its own there. */
+typedef struct cl_label {
+    uint32_t cell;
     int32_t stored_pos, token;
     cl_point point;
-} cl_content;
+} cl_label;
 
 /* The states of one segment of the open step (recurrent groups). */
 typedef struct cl_segment_states {
@@ -104,11 +105,10 @@ typedef struct cl_group {
     uint32_t *first_tokens;       /* [n_members + 1] into by_first */
     uint32_t *by_first;           /* [n_tokens] tokens by their first member, in order */
     cl_pool *old_pools;           /* [n_pools] as before the step: hints and counts */
-    cl_content *old_contents;     /* [n_tokens] of the cells, as before (window groups) */
-    uint32_t n_old_contents;
-    uint32_t *old_cells; /* [n_old_contents] whose they are (recurrent) */
     cl_victim *victims;
     uint32_t n_victims, victim_capacity;
+    cl_label *labels; /* [n_labels] of cells that were taken from victims, in the order of taking */
+    uint32_t n_labels;
     bool is_written;           /* rows of the step are stored: victims cannot be given back */
     bool reuses_cells;         /* a later micro-batch uses cells of an earlier one */
     uint64_t n_step_reclaimed; /* cells given up behind windows by this step */
@@ -213,6 +213,8 @@ uint32_t cl_window_reclaim(cl_group *group, uint32_t pool, uint32_t missing);
 /* Take what a checkpoint holds in this group; the same for its room alone. */
 cellar_status cl_window_reserve_pins(cl_group *group, cellar_error *error);
 void cl_window_suspend(cl_group *group, uint32_t checkpoint);
+/* Before the step writes over what a taken cell says of itself: at most once a token. */
+void cl_window_keep_label(cl_group *group, uint32_t cell);
 /* Give all victims back, the last first. */
 void cl_window_restore(cl_group *group);
 

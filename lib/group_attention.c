@@ -30,7 +30,6 @@ static cellar_status carve(cl_group *group, const cl_step *step, begin_room *roo
     uint32_t n_tokens = step->n_tokens, n_members = step->n_members;
     uint32_t n_memberships = step->member_begin[n_tokens];
     uint32_t n_pools = group->sequences.cells.n_pools;
-    uint32_t n_contents = cl_group_has_window(group) ? n_tokens : 0;
     cl_arena *arena = &group->arena;
     size_t total = 0;
     bool fits = cl_arena_add(&total, n_tokens, sizeof(uint32_t)) &&
@@ -39,7 +38,7 @@ static cellar_status carve(cl_group *group, const cl_step *step, begin_room *roo
                 cl_arena_add(&total, n_tokens, sizeof(uint32_t)) &&
                 cl_arena_add(&total, n_memberships, sizeof(cl_run)) &&
                 cl_arena_add(&total, n_pools, sizeof(cl_pool)) &&
-                cl_arena_add(&total, n_contents, sizeof(cl_content)) &&
+                cl_arena_add(&total, n_tokens, sizeof(cl_label)) &&
                 cl_arena_add(&total, n_tokens, sizeof(cl_stretch)) &&
                 cl_arena_add(&total, n_members, sizeof(cl_past)) &&
                 cl_arena_add(&total, n_pools, sizeof(uint32_t));
@@ -51,8 +50,7 @@ static cellar_status carve(cl_group *group, const cl_step *step, begin_room *roo
     group->by_first = cl_arena_take(arena, n_tokens, sizeof(uint32_t));
     cl_run *pending = cl_arena_take(arena, n_memberships, sizeof(cl_run));
     group->old_pools = cl_arena_take(arena, n_pools, sizeof(cl_pool));
-    group->old_contents = cl_arena_take(arena, n_contents, sizeof(cl_content));
-    group->n_old_contents = 0;
+    group->labels = cl_arena_take(arena, n_tokens, sizeof(cl_label));
     room->stretches = cl_arena_take(arena, n_tokens, sizeof(cl_stretch));
     room->pasts = cl_arena_take(arena, n_members, sizeof(cl_past));
     room->wanted = cl_arena_take(arena, n_pools, sizeof(uint32_t));
@@ -127,39 +125,6 @@ static bool place(cl_group *group, uint32_t m, uint32_t first, uint32_t n, cl_st
     return true;
 }
 
-static void set_content(cl_cells *cells, uint32_t cell, cl_content content)
-{
-    cells->stored_pos[cell] = content.stored_pos;
-    cells->token[cell] = content.token;
-    if (cells->points) cells->points[cell] = content.point;
-}
-
-/*
- * What the cell of a token holds from now on. In a window group it may be somebody's still: a victim
- * that an abort gives back.
- */
-static void fill_cell(cl_group *group, const cl_step *step, uint32_t token)
-{
-    cl_cells *cells = &group->sequences.cells;
-    uint32_t cell = group->cells_of[token];
-    if (cl_group_has_window(group))
-        group->old_contents[group->n_old_contents++] =
-            (cl_content){cells->stored_pos[cell], cells->token[cell],
-                         cells->points ? cells->points[cell] : (cl_point){0, 0}};
-    set_content(
-        cells, cell,
-        (cl_content){step->positions[token], step->tokens[token], cl_step_point(step, token)});
-}
-
-/* The contents of all cells as they were, the last first: a cell may have been used twice. */
-static void restore_contents(cl_group *group)
-{
-    while (group->n_old_contents-- > 0)
-        set_content(&group->sequences.cells, group->cells_of[group->n_old_contents],
-                    group->old_contents[group->n_old_contents]);
-    group->n_old_contents = 0;
-}
-
 /*
  * What the cells of tokens [first, end) hold, the runs that each sequence gains, a count for each
  * further sequence.
@@ -169,7 +134,10 @@ static void note_pending(cl_group *group, const cl_step *step, uint32_t first, u
     cl_cells *cells = &group->sequences.cells;
     for (uint32_t i = first; i < end; i++) {
         uint32_t cell = group->cells_of[i];
-        fill_cell(group, step, i);
+        cl_window_keep_label(group, cell);
+        cells->stored_pos[cell] = step->positions[i];
+        cells->token[cell] = step->tokens[i];
+        if (cells->points) cells->points[cell] = cl_step_point(step, i);
         cl_run run = {.pos = step->positions[i], .cell = cell, .len = 1, .step = 1, .shift = 0};
         for (uint32_t k = step->member_begin[i]; k < step->member_begin[i + 1]; k++) {
             cl_runs_append(&group->participants[step->member_of[k]].pending, run);
@@ -269,6 +237,7 @@ static cellar_status reserve_commit(cl_group *group, const cl_step *step, cl_pas
                                     const cl_rope *ropes, uint32_t n_ropes, cellar_error *error)
 {
     cl_sequences *sequences = &group->sequences;
+    /* One more: giving up may leave a run's sinks apart from its end. */
     for (uint32_t m = 0; m < step->n_members; m++)
         CL_TRY(cl_sequences_reserve(sequences, group->participants[m].slot,
                                     group->participants[m].pending.n + 1ull, error));
@@ -291,7 +260,7 @@ cellar_status cl_attention_begin(cl_group *group, const cl_step *step, const cl_
     begin_room room;
     CL_TRY(carve(group, step, &room, error));
     memcpy(group->old_pools, cells->pools, cells->n_pools * sizeof *cells->pools);
-    group->n_participants = group->n_victims = 0;
+    group->n_participants = group->n_victims = group->n_labels = 0;
     group->is_written = group->reuses_cells = false;
     group->n_step_reclaimed = 0;
     for (uint32_t i = 0; i < step->n_tokens; i++)
@@ -388,10 +357,7 @@ void cl_attention_abort(cl_group *group, const cl_step *step)
         for (uint32_t m = 0; m < group->n_participants; m++)
             release_pending(group, &group->participants[m]);
     }
-    if (!group->is_written) {
-        restore_contents(group);
-        cl_window_restore(group);
-    }
+    if (!group->is_written) cl_window_restore(group);
     /* Backwards, so that claims and slots return the way they came. */
     for (uint32_t m = group->n_participants; m-- > 0;)
         cl_sequences_set_claim(sequences, group->participants[m].slot, CL_NO_BLOCK);

@@ -179,8 +179,7 @@ static cellar_status carve(begin_state *b)
     bool fits = cl_arena_add(&total, n_members, sizeof(cl_participant)) &&
                 cl_arena_add(&total, n_memberships, sizeof(cl_run)) &&
                 cl_arena_add(&total, 1, sizeof(cl_pool)) &&
-                cl_arena_add(&total, n_tokens, sizeof(cl_content)) &&
-                cl_arena_add(&total, n_tokens, sizeof(uint32_t)) &&
+                cl_arena_add(&total, n_tokens, sizeof(cl_label)) &&
                 cl_arena_add(&total, step->n_segments, sizeof(cl_segment_states)) &&
                 cl_arena_add(&total, n_tokens, sizeof(uint32_t)) &&
                 cl_arena_add(&total, n_tokens, sizeof(uint32_t)) &&
@@ -191,9 +190,7 @@ static cellar_status carve(begin_state *b)
     group->participants = cl_arena_take(arena, n_members, sizeof(cl_participant));
     cl_run *pending = cl_arena_take(arena, n_memberships, sizeof(cl_run));
     group->old_pools = cl_arena_take(arena, 1, sizeof(cl_pool));
-    group->old_contents = cl_arena_take(arena, n_tokens, sizeof(cl_content));
-    group->old_cells = cl_arena_take(arena, n_tokens, sizeof(uint32_t));
-    group->n_old_contents = 0;
+    group->labels = cl_arena_take(arena, n_tokens, sizeof(cl_label));
     group->states = cl_arena_take(arena, step->n_segments, sizeof(cl_segment_states));
     group->targets = cl_arena_take(arena, n_tokens, sizeof(uint32_t));
     group->after = cl_arena_take(arena, n_tokens, sizeof(uint32_t));
@@ -252,10 +249,7 @@ static uint32_t take_state(cl_group *group, cellar_pos pos, cellar_token token)
     cl_stretch stretch;
     (void)cl_placement_choose(cells, &request, &stretch);
     cl_cells_take(cells, stretch.cell, 1, 1);
-    /* It may be a checkpoint's, which an abort gives back. At most one for each token. */
-    group->old_cells[group->n_old_contents] = stretch.cell;
-    group->old_contents[group->n_old_contents++] = (cl_content){
-        .stored_pos = cells->stored_pos[stretch.cell], .token = cells->token[stretch.cell]};
+    cl_window_keep_label(group, stretch.cell);
     cells->stored_pos[stretch.cell] = pos;
     cells->token[stretch.cell] = token;
     return stretch.cell;
@@ -396,7 +390,8 @@ cellar_status cl_recurrent_begin(cl_group *group, const cl_step *step, cellar_er
     begin_state b = {group, step, NULL, error};
     CL_TRY(carve(&b));
     group->old_pools[0] = group->sequences.cells.pools[0];
-    group->n_participants = group->n_victims = group->n_targets = group->n_transits = 0;
+    group->n_participants = group->n_victims = group->n_labels = 0;
+    group->n_targets = group->n_transits = 0;
     group->is_written = false;
     cellar_status status = cl_window_reserve_pins(group, error);
     if (status == CELLAR_OK) status = find_participants(&b);
@@ -438,18 +433,6 @@ void cl_recurrent_trim(cl_group *group)
     group->n_participants = group->n_victims = 0;
 }
 
-/* Backwards, so that a state that was taken twice ends as it began. */
-static void restore_contents(cl_group *group)
-{
-    cl_cells *cells = &group->sequences.cells;
-    while (group->n_old_contents > 0) {
-        const cl_content *content = &group->old_contents[--group->n_old_contents];
-        uint32_t cell = group->old_cells[group->n_old_contents];
-        cells->stored_pos[cell] = content->stored_pos;
-        cells->token[cell] = content->token;
-    }
-}
-
 void cl_recurrent_abort(cl_group *group, const cl_step *step)
 {
     (void)step;
@@ -460,10 +443,7 @@ void cl_recurrent_abort(cl_group *group, const cl_step *step)
             cl_cells_release(&sequences->cells, run->cell, run->len);
         }
     release_transits(group);
-    if (!group->is_written) {
-        restore_contents(group);
-        cl_window_restore(group);
-    }
+    if (!group->is_written) cl_window_restore(group);
     for (uint32_t m = group->n_participants; m-- > 0;)
         if (group->participants[m].is_new)
             cl_sequences_drop_if_empty(sequences, group->participants[m].slot);

@@ -323,8 +323,31 @@ static void part_again(cl_runs *runs, uint32_t at)
     if (behind->len == 1) behind->step = 1;
 }
 
+void cl_window_keep_label(cl_group *group, uint32_t cell)
+{
+    const cl_cells *cells = &group->sequences.cells;
+    if (group->n_victims == 0) return; /* it was free before the step: it said nothing */
+    cl_label *label = &group->labels[group->n_labels++];
+    *label = (cl_label){
+        .cell = cell, .stored_pos = cells->stored_pos[cell], .token = cells->token[cell]};
+    if (cells->points) label->point = cells->points[cell];
+}
+
+/* Backwards: a cell that was taken twice gets its first label back. */
+static void restore_labels(cl_group *group)
+{
+    cl_cells *cells = &group->sequences.cells;
+    while (group->n_labels > 0) {
+        const cl_label *label = &group->labels[--group->n_labels];
+        cells->stored_pos[label->cell] = label->stored_pos;
+        cells->token[label->cell] = label->token;
+        if (cells->points) cells->points[label->cell] = label->point;
+    }
+}
+
 void cl_window_restore(cl_group *group)
 {
+    restore_labels(group);
     while (group->n_victims > 0) {
         const cl_victim *victim = &group->victims[--group->n_victims];
         hold_again(&group->sequences.cells, &victim->run);

@@ -140,7 +140,7 @@ bool cl_runs_equal(const cl_runs *a, const cl_runs *b)
 bool cl_run_clip(const cl_run *run, int64_t p0, int64_t p1, cl_run *out)
 {
     int64_t first = run->pos, last = cl_run_last(run);
-    if (last < p0 || first >= p1 || p0 >= p1) return false;
+    if (p0 >= p1 || last < p0 || first >= p1) return false;
     *out = *run;
     if (!run->step) return true;
     if (first < p0) {

@@ -59,7 +59,7 @@ typedef struct cl_storage {
     cl_buffer *buffers; /* [n_chunks][n_stores] */
     const cl_rows *rows;
     uint32_t n_rows;        /* all kinds of rows of the group: what moving a cell has to copy */
-    uint64_t callers_bytes; /* of those that alloc counts: held in callers' stores */
+    uint64_t callers_bytes; /* of what alloc counts, held in callers' stores */
     cl_alloc *alloc;
 } cl_storage;
 
