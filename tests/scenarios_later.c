@@ -1,6 +1,9 @@
 /*
- * scenarios_later.c: scenarios and faults of the original that are about things the library does
- * not have yet. They are counted as skipped, each with its reason, so that none is forgotten.
+ * scenarios_later.c: scenarios and faults of the original that cannot run yet.
+ *
+ * They are about things that the library or the program does not have so far: saved states, a store
+ * of prefixes, a server. They are counted as skipped, each with its reason, so that none is
+ * forgotten; whoever builds the thing takes the entry out and writes the test.
  */
 #include "scenarios.h"
 
