@@ -44,11 +44,14 @@ static bool goes_on(const cl_run *a, const cl_run *b)
     return a->shift == b->shift && (distance == 0 || distance == 1);
 }
 
-/* Is what lies right behind a cell its continuation, in whatever list? */
+/*
+ * Does another list go on right behind a cell? Told from the cells alone: several hold it, and what lies
+ * behind was stored for the next position. (It could belong to a stranger; the figure may err there.)
+ */
 static bool is_continued(const cl_cells *cells, uint32_t cell)
 {
     uint32_t next = cell + 1;
-    if (next >= cells->n || cells->refs[next] == 0) return false;
+    if (cells->refs[cell] < 2 || next >= cells->n || cells->refs[next] == 0) return false;
     int64_t distance = (int64_t)cells->stored_pos[next] - cells->stored_pos[cell];
     return distance == 0 || distance == 1;
 }

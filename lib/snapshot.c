@@ -1,11 +1,12 @@
 /*
- * snapshot.c: what is in memory now: counts, groups, runs, cells. One look, no effect.
+ * snapshot.c: what is in memory now: counts, groups, runs, cells, checkpoints. One look, no effect.
  *
  * These are the library's windows for tests, tools and curious people. They read the same structures
  * that operations edit, so they show the state itself and not a copy that may be stale; while a step
  * is open its reserved cells count as used but belong to no sequence yet. Nothing is allocated and
  * nothing fails but by its arguments.
  */
+#include "compaction.h"
 #include "error.h"
 #include "memory.h"
 
@@ -79,31 +80,8 @@ static bool is_counted(const cellar_memory *memory, uint32_t group, cellar_seq s
     return false;
 }
 
-/* What the run lists of a group come to. */
-typedef struct list_counts {
-    uint64_t n_cells; /* held, once for each sequence */
-    uint64_t n_breaks;
-} list_counts;
-
-/*
- * A break is a place that compaction could mend: the next position follows with the same shift, only
- * its cell lies elsewhere. Gaps in the positions and shifts are no fault of placement.
- */
-static void count_list(const cl_runs *runs, list_counts *counts)
-{
-    for (uint32_t i = 0; i < runs->n; i++) {
-        const cl_run *run = &runs->items[i];
-        counts->n_cells += run->len;
-        if (i == 0) continue;
-        const cl_run *before = run - 1;
-        counts->n_breaks += (int64_t)run->pos == (int64_t)cl_run_last(before) + 1 &&
-                            run->shift == before->shift && run->cell != before->cell + before->len;
-    }
-}
-
 static void count_sequences(const cellar_memory *memory, cellar_statistics *out)
 {
-    list_counts counts = {0};
     for (uint32_t g = 0; g < memory->n_groups; g++) {
         const cl_sequence_table *table = &memory->groups[g].sequences.table;
         for (uint32_t slot = 0; slot < table->n_slots; slot++) {
@@ -111,14 +89,9 @@ static void count_sequences(const cellar_memory *memory, cellar_statistics *out)
             if (sequence->id < 0 || sequence->runs.n == 0) continue;
             out->n_runs += sequence->runs.n;
             out->n_sequences += !is_counted(memory, g, sequence->id);
-            /* States lie each by itself: nothing is streamed, so nothing can be broken. */
-            if (memory->groups[g].kind == CELLAR_LAYER_ATTENTION)
-                count_list(&sequence->runs, &counts);
         }
     }
-    if (counts.n_cells == 0) return;
-    float fragmentation = (float)counts.n_breaks * (float)CL_BLOCK / (float)counts.n_cells;
-    out->fragmentation = fragmentation < 1 ? fragmentation : 1;
+    out->fragmentation = cl_compaction_fragmentation(memory);
     float threshold = memory->config.compaction_threshold;
     out->wants_compaction = threshold > 0 && out->fragmentation >= threshold;
 }
@@ -225,5 +198,45 @@ cellar_status cellar_visit_cells(const cellar_memory *memory, cellar_cell_visito
             if (!visitor(context, &shown)) return CELLAR_OK;
         }
     }
+    return CELLAR_OK;
+}
+
+/* ---- checkpoints ----------------------------------------------------------------------------- */
+
+static cellar_checkpoint_info describe_checkpoint(const cl_checkpoints *checkpoints,
+                                                  uint32_t checkpoint, int64_t pos)
+{
+    cellar_checkpoint_info info = {
+        .position = (cellar_pos)(pos + 1),
+        .n_holders = checkpoints->sequences.cells.refs[checkpoint],
+        .state = CELLAR_NO_STATE,
+    };
+    for (uint32_t g = 0; g < checkpoints->n_groups; g++) {
+        const cl_runs *runs = &cl_checkpoints_pin(checkpoints, checkpoint, g)->runs;
+        bool is_recurrent = checkpoints->groups[g].kind == CELLAR_LAYER_RECURRENT;
+        for (uint32_t r = 0; r < runs->n && !is_recurrent; r++)
+            info.n_cells += runs->items[r].len;
+        if (is_recurrent && runs->n > 0) info.state = runs->items[0].cell;
+    }
+    return info;
+}
+
+cellar_status cellar_visit_checkpoints(const cellar_memory *memory, cellar_seq seq,
+                                       cellar_checkpoint_visitor visitor, void *context,
+                                       cellar_error *error)
+{
+    CL_TRY(cl_memory_check(memory, error));
+    CL_TRY(cl_memory_check_seq(seq, error));
+    if (!visitor) CL_FAIL(error, CELLAR_INVALID, -1, "visitor is NULL");
+    const cl_checkpoints *checkpoints = &memory->checkpoints;
+    if (checkpoints->n == 0) return CELLAR_OK;
+    const cl_runs *list = cl_sequence_table_runs(&checkpoints->sequences.table, seq);
+    for (uint32_t r = 0; r < list->n; r++)
+        for (uint32_t i = 0; i < list->items[r].len; i++) {
+            const cl_run *run = &list->items[r];
+            cellar_checkpoint_info info = describe_checkpoint(
+                checkpoints, run->cell + i, (int64_t)run->pos + (run->step ? i : 0));
+            if (!visitor(context, &info)) return CELLAR_OK;
+        }
     return CELLAR_OK;
 }

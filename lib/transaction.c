@@ -8,6 +8,7 @@
 
 #include "error.h"
 #include "memory.h"
+#include "settle.h"
 
 /* ---- begin ----------------------------------------------------------------------------------- */
 
@@ -66,10 +67,9 @@ static void abort_groups(cellar_memory *memory, uint32_t n_begun)
     cl_checkpoints_abort(&memory->checkpoints, &memory->step);
 }
 
-static cellar_status begin_groups(cellar_memory *memory, cellar_error *error)
+static cellar_status try_groups(cellar_memory *memory, cellar_error *error)
 {
     cl_step *step = &memory->step;
-    cl_checkpoints_begin(&memory->checkpoints, step);
     cellar_status status = CELLAR_OK;
     uint32_t g = 0;
     for (; g < memory->n_groups && status == CELLAR_OK; g++)
@@ -80,6 +80,26 @@ static cellar_status begin_groups(cellar_memory *memory, cellar_error *error)
         g--; /* that one has undone its part itself */
     if (status != CELLAR_OK) abort_groups(memory, g);
     return status;
+}
+
+/* Checkpoints are made if possible: a step that has no room with all of them has half as many. */
+static cellar_status begin_groups(cellar_memory *memory, cellar_error *error)
+{
+    cl_checkpoints *checkpoints = &memory->checkpoints;
+    cellar_error why;
+    cl_checkpoints_begin(checkpoints, &memory->step);
+    uint32_t n_planned = checkpoints->n_planned;
+    for (;;) {
+        cellar_status status = try_groups(memory, &why);
+        if (status == CELLAR_OK) return CELLAR_OK;
+        if (status != CELLAR_FULL || n_planned == 0) {
+            if (error) *error = why;
+            return status;
+        }
+        n_planned /= 2;
+        cl_checkpoints_begin(checkpoints, &memory->step);
+        checkpoints->n_planned = n_planned; /* the last ones: they matter most */
+    }
 }
 
 /* Engines write states, and rows of their own, whenever they like from now on. */
@@ -100,6 +120,7 @@ cellar_status cellar_begin(cellar_memory *memory, const cellar_batch *batch, cel
     cl_step_questions questions = {position, same_past, pool_of, memory};
     CL_TRY(cl_step_resolve(step, batch, &memory->rules, &questions, &memory->alloc, error));
     CL_TRY(check_pasts(memory, error));
+    cl_settle_many(memory, step);
     CL_TRY(begin_groups(memory, error));
     note_written(memory);
     memset(memory->n_stored, 0, memory->n_layers * sizeof *memory->n_stored);
