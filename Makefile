@@ -93,7 +93,7 @@ support_sources := $(wildcard tests/*_writer.c tests/support_*.c tests/model/*.c
 strict_sources := $(wildcard lib/*.c app/engine/gguf*.c app/tokenizer/*.c tests/*trace*.c)
 
 units := $(basename $(wildcard tests/unit_*.c))
-mains := $(basename $(wildcard tests/differential.c tests/scenarios.c tests/faults.c \
+mains := $(basename $(wildcard tests/attention_matrix.c tests/differential.c tests/scenarios.c tests/faults.c \
 	tests/kernel_check.c tests/replay.c))
 benches := $(basename $(wildcard bench/bench_*.c))
 examples := $(basename $(wildcard examples/*.c))
@@ -236,9 +236,9 @@ test_needs := $(call chosen,$(test_programs)) \
 	$(if $(call chosen,$(test_scripts)),$(needed_by_scripts)) $(if $(ONLY),,$(libraries) $(program))
 
 all_tests := $(basename $(notdir $(test_programs) $(test_scripts)))
-unknown_tests = $(foreach t,$(ONLY),$(if $(filter $(t),$(all_tests)),,$(t)))
+unknown_tests = $(strip $(foreach t,$(ONLY),$(if $(filter $(t),$(all_tests)),,$(t))))
 ifneq ($(filter check test,$(MAKECMDGOALS)),)
-$(if $(unknown_tests),$(error there is no test $(strip $(unknown_tests)); there are: $(sort $(all_tests))))
+$(if $(unknown_tests),$(error there is no test $(unknown_tests); there are: $(sort $(all_tests))))
 endif
 
 check: $(test_needs) $(if $(is_default),$(if $(ONLY),,links))

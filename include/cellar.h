@@ -624,9 +624,10 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_get_ubatch(const cellar_memory *
 /*
  * Store the keys and values of a micro-batch for one layer: k [n_tokens][n_kv_heads][k_size] and
  * v [n_tokens][n_kv_heads][v_size] (NULL with v_in_k), k not yet rotated. Layers may come in any
- * order; the micro-batches of one layer come in theirs, each once; all layers of a group before its
- * next micro-batch if that reuses cells (a window group that is smaller than the batch).
- * The reserved cells are not part of any sequence before the commit. CELLAR_INVALID, CELLAR_IO.
+ * order; the micro-batches of one layer come in theirs, each once. (Where a window group is smaller
+ * than the batch, a layer must attend to a micro-batch before its next one is stored, which may
+ * reuse cells: cellar_attend says so.) The reserved cells are not part of any sequence before the
+ * commit. CELLAR_INVALID, CELLAR_IO: the step should be aborted.
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_store(cellar_memory *memory, uint32_t ubatch,
                                                       uint32_t layer, const float *k,
@@ -687,9 +688,10 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_confirm(cellar_memory *memory, u
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_commit(cellar_memory *memory, cellar_error *error);
 
 /*
- * End the step as if it had never begun: all bookkeeping is as before it. One exception: cells
- * behind a sliding window that the step has written over are gone (rewind_min rises); what the next
- * token sees is never among them. No step open: no effect.
+ * End the step as if it had never begun: all bookkeeping is as before it. Two exceptions, when the
+ * step needed room: cells behind a sliding window that it has written over are gone (rewind_min
+ * rises; what the next token sees is never among them), and so are checkpoints whose cells or states
+ * it took (states and external rows count as written from cellar_begin on). No step open: no effect.
  */
 CELLAR_API void cellar_abort(cellar_memory *memory);
 

@@ -171,6 +171,7 @@ typedef struct tile {
     uint32_t n_rows;
     uint32_t rows[CL_ROWS], seen[CL_ROWS]; /* row, and which of the block's keys it sees */
     uint32_t seen_by_any;
+    bool is_stretch[CL_ROWS]; /* the keys it sees are one stretch */
     const float *row_queries[CL_ROWS];
     float *row_scores[CL_ROWS], *row_accumulators[CL_ROWS];
 } tile;
@@ -212,10 +213,12 @@ static void look(tile *t, const cl_key_block *block, uint32_t i)
     uint32_t seen = cl_attend_visible(a, block, &t->lookers[i]);
     if (seen == 0) return;
     t->seen_by_any |= seen;
+    bool is_stretch = cl_mask_is_stretch(seen);
     for (uint32_t h = 0; h < t->n_heads; h++) {
         uint32_t row = i * t->n_heads + h;
         t->rows[t->n_rows] = row;
         t->seen[t->n_rows] = seen;
+        t->is_stretch[t->n_rows] = is_stretch;
         t->row_scores[t->n_rows] = t->scores + (size_t)row * CL_KEYS;
         t->row_accumulators[t->n_rows] = t->accumulator + (size_t)row * a->layer->v_size;
         t->n_rows++;
@@ -331,7 +334,7 @@ static uint32_t gather_scores(tile *t, uint32_t r)
 {
     uint32_t seen = t->seen[r], lowest = cl_mask_lowest(seen), n = 0;
     float *scores = t->row_scores[r];
-    if (cl_mask_is_stretch(seen)) {
+    if (t->is_stretch[r]) {
         t->row_scores[r] = scores + lowest;
         return cl_mask_end(seen) - lowest;
     }
@@ -374,7 +377,9 @@ static void add_values_to(tile *t, const float *values, const span *some, uint32
         uint32_t first = cl_mask_lowest(rest);
         uint32_t gaps = ~(rest >> first); /* the first gap ends a stretch of seen keys */
         uint32_t n = gaps ? cl_mask_lowest(gaps) : 32;
-        uint32_t rank = cl_mask_rank(t->seen[r], some->first + first);
+        uint32_t bit = some->first + first;
+        uint32_t rank = t->is_stretch[r] ? bit - cl_mask_lowest(t->seen[r])
+                                         : cl_mask_rank(t->seen[r], bit);
         for (uint32_t i = r; i < end; i++)
             weights[i] = t->row_scores[i] + rank;
         a->kernels->attend_accumulate(weights + r, end - r, values + (size_t)first * v_size, n,

@@ -60,8 +60,8 @@ uint32_t cl_attend_visible(const cl_attention *attention, const cl_key_block *bl
                            const cl_looker *looker)
 {
     const cl_cells *cells = &attention->group->sequences.cells;
-    bool has_ties = cells->points && attention->layer->is_causal &&
-                    block->first_pos <= looker->pos && looker->pos <= block->last_pos;
+    bool has_ties = cells->points && block->first_pos <= looker->pos &&
+                    looker->pos <= block->last_pos;
     if (block->first_pos >= looker->first && block->last_pos <= looker->last && !has_ties)
         return cl_mask_first(block->n_keys);
     if (block->first_pos > looker->last_sink &&

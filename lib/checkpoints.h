@@ -116,6 +116,40 @@ static inline void cl_checkpoints_resume(cl_checkpoints *checkpoints, uint32_t c
     checkpoints->suspended[checkpoint] &= ~(1u << group);
 }
 
+/* ---- shared by the files of checkpoints ------------------------------------------------------- */
+
+static inline cl_pin *cl_checkpoints_pin_of(const cl_checkpoints *checkpoints, uint32_t checkpoint,
+                                            uint32_t group)
+{
+    return &checkpoints->pins[(size_t)checkpoint * checkpoints->n_groups + group];
+}
+
+/* A group that can be cut off anywhere needs nothing. */
+bool cl_checkpoints_needs_pin(const cl_group *group);
+
+/* Is there one of the sequence at n already? */
+bool cl_checkpoints_has_one_at(const cl_checkpoints *checkpoints, cellar_seq seq, cellar_pos n);
+
+/* Room for n_more entries in a sequence's list, and for a cut at any of its entries later. */
+cellar_status cl_checkpoints_reserve_list(cl_checkpoints *checkpoints, cellar_seq seq,
+                                          uint32_t n_more, cellar_error *error);
+
+/* A free slot, made by forgetting the cheapest checkpoint if that is allowed; CL_NO_CHECKPOINT. */
+uint32_t cl_checkpoints_free_slot(cl_checkpoints *checkpoints, bool may_drop);
+
+/* Count a new checkpoint's first holder; fill in what it holds of a sequence (the lists have room). */
+void cl_checkpoints_take_slot(cl_checkpoints *checkpoints, uint32_t checkpoint, cellar_pos n);
+void cl_checkpoints_fill(cl_checkpoints *checkpoints, uint32_t checkpoint, cellar_seq seq,
+                         cellar_pos n);
+
+/* Put a counted one into a sequence's list, in place of one there. False: the list has gone. */
+bool cl_checkpoints_add(cl_checkpoints *checkpoints, cellar_seq seq, cellar_pos n,
+                        uint32_t checkpoint);
+
+/* Take one out of every list; give back what those without holders hold. */
+void cl_checkpoints_drop_everywhere(cl_checkpoints *checkpoints, uint32_t checkpoint);
+void cl_checkpoints_collect(cl_checkpoints *checkpoints);
+
 static inline const cl_pin *cl_checkpoints_pin(const cl_checkpoints *checkpoints,
                                                uint32_t checkpoint, uint32_t group)
 {

@@ -127,6 +127,22 @@ static uint32_t cells_of_largest_pool(const cl_cells *cells)
     return largest;
 }
 
+/*
+ * Cells of the step that a later micro-batch has given up again are held by nobody, but its earlier
+ * ones look at them.
+ */
+static void cover_step(const cl_export *export, cl_export_streams *streams)
+{
+    const cl_group *group = export->group;
+    if (!group->reuses_cells) return;
+    for (uint32_t token = 0; token < export->step->n_tokens; token++) {
+        uint32_t first = 0;
+        if (!streams->is_whole)
+            first = first_of_pool(&group->sequences.cells, pool_of(export, token));
+        streams->cover = larger(streams->cover, group->cells_of[token] + 1 - first);
+    }
+}
+
 void cl_exports_streams(const cl_export *export, cl_export_streams *streams)
 {
     const cl_cells *cells = &export->group->sequences.cells;
@@ -137,6 +153,7 @@ void cl_exports_streams(const cl_export *export, cl_export_streams *streams)
         streams->limit = cells->n;
         for (uint32_t pool = 0; pool < cells->n_pools; pool++)
             streams->cover = larger(streams->cover, end_of_held(cells, pool));
+        cover_step(export, streams);
         return;
     }
     streams->limit = cells_of_largest_pool(cells);
@@ -146,6 +163,7 @@ void cl_exports_streams(const cl_export *export, cl_export_streams *streams)
                                 end_of_held(cells, pool) - first_of_pool(cells, pool));
         streams->n++;
     }
+    cover_step(export, streams);
 }
 
 uint32_t cl_exports_first_cell(const cl_export *export, const cl_export_streams *streams,
@@ -265,13 +283,6 @@ static uint32_t count_pending(const cl_runs *pending, cellar_pos pos, uint32_t c
     return n;
 }
 
-static bool has_member(const cl_step *step, uint32_t token, uint32_t member)
-{
-    for (uint32_t k = step->member_begin[token]; k < step->member_begin[token + 1]; k++)
-        if (step->member_of[k] == member) return true;
-    return false;
-}
-
 cl_export_held cl_exports_held(const cl_export *export, uint32_t member, uint32_t n_segments)
 {
     const cl_step *step = export->step;
@@ -282,7 +293,7 @@ cl_export_held cl_exports_held(const cl_export *export, uint32_t member, uint32_
     const cellar_segment *segments = step->segments + step->segment_begin[export->ubatch];
     for (uint32_t s = n_segments; s-- > 0;) {
         uint32_t token = export->first + segments[s].first;
-        if (!has_member(step, token, member)) continue;
+        if (!cl_exports_has_member(step, token, member)) continue;
         token += segments[s].n_tokens - 1;
         held.n_pending = count_pending(held.pending, step->positions[token],
                                        group->cells_of[token]);

@@ -53,6 +53,13 @@ static inline uint32_t cl_exports_member(const cl_export *export, uint32_t token
     return export->step->member_of[export->step->member_begin[token]];
 }
 
+static inline bool cl_exports_has_member(const cl_step *step, uint32_t token, uint32_t member)
+{
+    for (uint32_t k = step->member_begin[token]; k < step->member_begin[token + 1]; k++)
+        if (step->member_of[k] == member) return true;
+    return false;
+}
+
 /* What a member holds when the micro-batch's segments [0, n_segments) have been stored. */
 cl_export_held cl_exports_held(const cl_export *export, uint32_t member, uint32_t n_segments);
 

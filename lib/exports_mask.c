@@ -9,9 +9,9 @@
  *     row         . . . 0 0 . . .  . . . . . . 0 0 . . .
  *     cell        0     3 4                    46 47
  *
- * So a row costs its length and the runs seen, never a test for each cell. The exception is tokens
- * that share the query's own position (images): these are asked one by one whether they stand
- * behind it.
+ * So a row costs its length and the runs seen, never a test for each cell. The exception is memories
+ * with 2-D positions: there what stands at the query's own position is left out of the stretches,
+ * and asked one by one whether it stands behind the query.
  */
 #include <assert.h>
 #include <string.h>
@@ -31,7 +31,9 @@ typedef struct mask_row {
     const cl_export *export;
     mask_content content;
     cellar_type type; /* of a mask */
+    bool is_2d;
     uint32_t first_cell, n_kv;
+    uint32_t member; /* whose past the token reads */
     cellar_pos q;
     cl_point point;
     unsigned char *row;
@@ -75,16 +77,19 @@ static void clear_row(const mask_row *r)
     repeat(r->row, size, r->n_kv);
 }
 
-/* -|distance|; one that a half cannot hold must not become -infinity, which would hide the key. */
+/*
+ * -|distance|, negated while it is whole: zero stays without a sign. One that a half cannot hold must
+ * not become -infinity, which would hide the key.
+ */
 static void write_distance(const mask_row *r, size_t at, int64_t distance)
 {
-    if (distance < 0) distance = -distance;
+    if (distance > 0) distance = -distance;
     if (r->type == CELLAR_F16) {
-        float value = (float)(distance < F16_FARTHEST ? distance : F16_FARTHEST);
-        uint16_t half = half_from_float_bits(bits_from_float(0.0f - value));
+        float value = (float)(distance > -F16_FARTHEST ? distance : -F16_FARTHEST);
+        uint16_t half = half_from_float_bits(bits_from_float(value));
         memcpy(r->row + at * sizeof half, &half, sizeof half);
     } else {
-        float value = 0.0f - (float)distance;
+        float value = (float)distance;
         memcpy(r->row + at * sizeof value, &value, sizeof value);
     }
 }
@@ -136,33 +141,66 @@ static void write_stretch(const mask_row *r, const cl_run *seen)
 
 /* ---- what is seen ---------------------------------------------------------------------------- */
 
-/* Keys at the query's own position: only those that are not behind it. */
-static void write_neighbours(const mask_row *r, const cl_run *run)
+static void write_cell(const mask_row *r, uint32_t cell)
 {
-    const cl_point *points = r->export->group->sequences.cells.points;
-    for (uint32_t i = 0; i < run->len; i++) {
-        if (cl_attend_is_behind(points[run->cell + i], r->point)) continue;
-        cl_run one = *run;
-        one.cell += i;
-        one.step = 1;
-        cl_run_set_len(&one, 1);
-        write_stretch(r, &one);
-    }
+    cl_run one = {.pos = r->q, .cell = cell, .step = 1};
+    cl_run_set_len(&one, 1);
+    write_stretch(r, &one);
 }
 
-/* The part of a run that lies in [p0, p1). */
+/* Committed keys at the query's own position: only those that are not behind it. */
+static void write_held_neighbours(const mask_row *r, const cl_run *run)
+{
+    const cl_point *points = r->export->group->sequences.cells.points;
+    for (uint32_t i = 0; i < run->len; i++)
+        if (!cl_attend_is_behind(points[run->cell + i], r->point)) write_cell(r, run->cell + i);
+}
+
+/* A token of the step; false: of this member, but not at the query's position. */
+static bool write_neighbour(const mask_row *r, uint32_t token)
+{
+    const cl_step *step = r->export->step;
+    if (!cl_exports_has_member(step, token, r->member)) return true;
+    if (step->positions[token] != r->q) return false;
+    if (!cl_attend_is_behind(cl_step_point(step, token), r->point))
+        write_cell(r, r->export->group->cells_of[token]);
+    return true;
+}
+
+/*
+ * The same for the step's keys, from the step's own points: a window group may have given the cell of
+ * one token to another of a later micro-batch. They stand beside the query in its sequence.
+ */
+static void write_pending_neighbours(const mask_row *r, uint32_t token)
+{
+    uint32_t end = r->export->first + r->export->n_tokens, before = token;
+    while (before-- > 0 && write_neighbour(r, before)) {}
+    while (token < end && write_neighbour(r, token))
+        token++;
+}
+
+/* The part of a run that lies in [p0, p1); in 2-D without the query's own position. */
 static void write_run(const mask_row *r, const cl_run *run, int64_t p0, int64_t p1)
 {
     cl_run seen, part;
     if (!cl_run_clip(run, p0, p1, &seen)) return;
-    bool is_2d = r->export->group->sequences.cells.points != NULL;
-    if (!is_2d || seen.pos > r->q || cl_run_last(&seen) < r->q) {
+    if (!r->is_2d || seen.pos > r->q || cl_run_last(&seen) < r->q) {
         write_stretch(r, &seen);
         return;
     }
     if (cl_run_clip(&seen, 0, r->q, &part)) write_stretch(r, &part);
-    if (cl_run_clip(&seen, r->q, (int64_t)r->q + 1, &part)) write_neighbours(r, &part);
     if (cl_run_clip(&seen, (int64_t)r->q + 1, INT64_MAX, &part)) write_stretch(r, &part);
+}
+
+/* Everything at the query's own position (every window shows that): who is not behind it. */
+static void write_position(const mask_row *r, const cl_export_held *held, uint32_t token)
+{
+    cl_run part;
+    for (uint32_t i = cl_runs_find(held->runs, r->q); i < held->runs->n; i++) {
+        if (!cl_run_clip(&held->runs->items[i], r->q, (int64_t)r->q + 1, &part)) break;
+        write_held_neighbours(r, &part);
+    }
+    write_pending_neighbours(r, token);
 }
 
 /* Everything held in [p0, p1). */
@@ -188,7 +226,7 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-static void write_row(const mask_row *r, const cl_export_held *held)
+static void write_row(const mask_row *r, const cl_export_held *held, uint32_t token)
 {
     const cl_export *export = r->export;
     const cellar_window *window = &export->group->window;
@@ -200,6 +238,7 @@ static void write_row(const mask_row *r, const cl_export_held *held)
     write_range(r, held, 0, smaller(first, smaller(n_sinks, limit)));
     write_range(r, held, first, smaller(end, limit));
     write_range(r, held, end, smaller(n_sinks, limit));
+    if (r->is_2d) write_position(r, held, token);
 }
 
 static void write_rows(const cl_export *export, const cl_export_streams *streams,
@@ -207,18 +246,23 @@ static void write_rows(const cl_export *export, const cl_export_streams *streams
 {
     uint32_t begin = export->step->segment_begin[export->ubatch];
     uint32_t n_segments = export->step->segment_begin[export->ubatch + 1] - begin;
-    mask_row r = {.export = export, .content = content, .type = type, .n_kv = n_kv, .row = to};
+    mask_row r = {.export = export,
+                  .content = content,
+                  .type = type,
+                  .is_2d = export->group->sequences.cells.points != NULL,
+                  .member = UINT32_MAX,
+                  .n_kv = n_kv,
+                  .row = to};
     cl_export_held held = {0};
-    uint32_t member = UINT32_MAX;
     for (uint32_t token = export->first; token < export->first + export->n_tokens; token++) {
-        if (cl_exports_member(export, token) != member) {
-            member = cl_exports_member(export, token);
-            held = cl_exports_held(export, member, n_segments);
+        if (cl_exports_member(export, token) != r.member) {
+            r.member = cl_exports_member(export, token);
+            held = cl_exports_held(export, r.member, n_segments);
             r.first_cell = cl_exports_first_cell(export, streams, n_kv, token);
         }
         r.q = export->step->positions[token];
         r.point = cl_step_point(export->step, token);
-        write_row(&r, &held);
+        write_row(&r, &held, token);
         r.row += n_kv * element_size(content, type);
     }
 }

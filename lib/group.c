@@ -104,7 +104,7 @@ cellar_pos cl_group_rewind_min(const cl_group *group, cellar_seq seq)
         uint32_t r = runs->n - 1;
         while (r > 0 && cl_run_last(&runs->items[r - 1]) + 1 == runs->items[r].pos)
             r--;
-        return runs->items[r].pos + 1;
+        return runs->items[r].pos > 0 ? runs->items[r].pos + 1 : 0;
     }
     int64_t min = cl_window_rewind_min(&group->window, lost_by(group, seq));
     return (cellar_pos)(min < INT32_MAX ? min : INT32_MAX);

@@ -36,10 +36,18 @@ typedef struct cl_participant {
 /* Something that the open step took away from its holder to make room: it can be given back. */
 typedef struct cl_victim {
     bool is_checkpoint; /* a run that a checkpoint held; else one that a sequence held */
+    bool has_joined;    /* what was left of the sequence's run became part of the next one */
     uint32_t slot;      /* of the sequence, or of the checkpoint */
     int32_t old_lost;   /* of the sequence */
     cl_run run;
 } cl_victim;
+
+/* What a cell said of its contents before the open step wrote its own there. */
+typedef struct cl_label {
+    uint32_t cell;
+    int32_t stored_pos, token;
+    cl_point point;
+} cl_label;
 
 /* The states of one segment of the open step (recurrent groups). */
 typedef struct cl_segment_states {
@@ -86,8 +94,9 @@ typedef struct cl_group {
     cl_moves *moves;                    /* of the memory */
     uint64_t n_reclaimed;               /* cells given up behind windows, ever */
     uint64_t n_moved;                   /* cells whose rows were copied to others, ever */
-    uint32_t unfinished; /* compaction: the cell where a piece that it cut goes on; 0: there is none */
-    cl_stretch *copy_stretches;         /* where a prepared copy to another pool will go */
+    uint32_t
+        unfinished; /* compaction: the cell where a piece that it cut goes on; 0: there is none */
+    cl_stretch *copy_stretches; /* where a prepared copy to another pool will go */
     uint32_t n_copy_stretches, copy_capacity;
     /* the open step */
     uint32_t *cells_of;           /* [n_tokens] the cell of each token (attention) */
@@ -98,6 +107,8 @@ typedef struct cl_group {
     cl_pool *old_pools;           /* [n_pools] as before the step: hints and counts */
     cl_victim *victims;
     uint32_t n_victims, victim_capacity;
+    cl_label *labels; /* [n_labels] of cells that were taken from victims, in the order of taking */
+    uint32_t n_labels;
     bool is_written;           /* rows of the step are stored: victims cannot be given back */
     bool reuses_cells;         /* a later micro-batch uses cells of an earlier one */
     uint64_t n_step_reclaimed; /* cells given up behind windows by this step */
@@ -202,6 +213,8 @@ uint32_t cl_window_reclaim(cl_group *group, uint32_t pool, uint32_t missing);
 /* Take what a checkpoint holds in this group; the same for its room alone. */
 cellar_status cl_window_reserve_pins(cl_group *group, cellar_error *error);
 void cl_window_suspend(cl_group *group, uint32_t checkpoint);
+/* Before the step writes over what a taken cell says of itself: at most once a token. */
+void cl_window_keep_label(cl_group *group, uint32_t cell);
 /* Give all victims back, the last first. */
 void cl_window_restore(cl_group *group);
 

@@ -38,6 +38,7 @@ static cellar_status carve(cl_group *group, const cl_step *step, begin_room *roo
                 cl_arena_add(&total, n_tokens, sizeof(uint32_t)) &&
                 cl_arena_add(&total, n_memberships, sizeof(cl_run)) &&
                 cl_arena_add(&total, n_pools, sizeof(cl_pool)) &&
+                cl_arena_add(&total, n_tokens, sizeof(cl_label)) &&
                 cl_arena_add(&total, n_tokens, sizeof(cl_stretch)) &&
                 cl_arena_add(&total, n_members, sizeof(cl_past)) &&
                 cl_arena_add(&total, n_pools, sizeof(uint32_t));
@@ -49,6 +50,7 @@ static cellar_status carve(cl_group *group, const cl_step *step, begin_room *roo
     group->by_first = cl_arena_take(arena, n_tokens, sizeof(uint32_t));
     cl_run *pending = cl_arena_take(arena, n_memberships, sizeof(cl_run));
     group->old_pools = cl_arena_take(arena, n_pools, sizeof(cl_pool));
+    group->labels = cl_arena_take(arena, n_tokens, sizeof(cl_label));
     room->stretches = cl_arena_take(arena, n_tokens, sizeof(cl_stretch));
     room->pasts = cl_arena_take(arena, n_members, sizeof(cl_past));
     room->wanted = cl_arena_take(arena, n_pools, sizeof(uint32_t));
@@ -123,13 +125,16 @@ static bool place(cl_group *group, uint32_t m, uint32_t first, uint32_t n, cl_st
     return true;
 }
 
-/* What the cells of tokens [first, end) hold, the runs that each sequence gains, a count for each
- * further sequence. */
+/*
+ * What the cells of tokens [first, end) hold, the runs that each sequence gains, a count for each
+ * further sequence.
+ */
 static void note_pending(cl_group *group, const cl_step *step, uint32_t first, uint32_t end)
 {
     cl_cells *cells = &group->sequences.cells;
     for (uint32_t i = first; i < end; i++) {
         uint32_t cell = group->cells_of[i];
+        cl_window_keep_label(group, cell);
         cells->stored_pos[cell] = step->positions[i];
         cells->token[cell] = step->tokens[i];
         if (cells->points) cells->points[cell] = cl_step_point(step, i);
@@ -232,9 +237,10 @@ static cellar_status reserve_commit(cl_group *group, const cl_step *step, cl_pas
                                     const cl_rope *ropes, uint32_t n_ropes, cellar_error *error)
 {
     cl_sequences *sequences = &group->sequences;
+    /* One more: giving up may leave a run's sinks apart from its end. */
     for (uint32_t m = 0; m < step->n_members; m++)
         CL_TRY(cl_sequences_reserve(sequences, group->participants[m].slot,
-                                    group->participants[m].pending.n, error));
+                                    group->participants[m].pending.n + 1ull, error));
     if (group->is_external) return CELLAR_OK;
     uint32_t n_pasts = 0;
     for (uint32_t m = 0; m < step->n_members; m++) {
@@ -254,7 +260,7 @@ cellar_status cl_attention_begin(cl_group *group, const cl_step *step, const cl_
     begin_room room;
     CL_TRY(carve(group, step, &room, error));
     memcpy(group->old_pools, cells->pools, cells->n_pools * sizeof *cells->pools);
-    group->n_participants = group->n_victims = 0;
+    group->n_participants = group->n_victims = group->n_labels = 0;
     group->is_written = group->reuses_cells = false;
     group->n_step_reclaimed = 0;
     for (uint32_t i = 0; i < step->n_tokens; i++)
@@ -387,6 +393,10 @@ void cl_group_sweep(cl_group *group, const cl_step *step, uint32_t ubatch)
     for (uint32_t k = 0; k < step->member_begin[end]; k++)
         group->participants[step->member_of[k]].n_visible++;
 
+    /* Cells that are used twice hold the points of their last token, not yet of this one's past. */
+    if (group->reuses_cells && group->sequences.cells.points)
+        for (uint32_t i = 0; i < end; i++)
+            group->sequences.cells.points[group->cells_of[i]] = cl_step_point(step, i);
     cl_sweep_begin(&group->sweep, ubatch);
     uint32_t *local = group->sweep.tokens; /* filled behind what the views have taken already */
     for (uint32_t m = 0; m < step->n_members; m++) {

@@ -52,7 +52,7 @@ cellar_status cl_recurrent_prepare_remove(cl_group *group, cellar_seq seq, cl_ra
     bool is_nothing = next == 0 || range.p0 >= range.p1 || range.p0 >= next;
     bool is_end = range.p1 >= next, is_whole = is_end && range.p0 == 0;
     if (is_nothing || is_whole || (is_end && holds(runs, range.p0 - 1))) return CELLAR_OK;
-    cellar_pos at = is_end ? nearest_state(group, seq, range.p0) : 0;
+    cellar_pos at = nearest_state(group, seq, range.p0);
     if (!is_end)
         CL_FAIL_BECAUSE(error, CELLAR_REFUSED, CELLAR_REASON_STATE_IS_WHOLE, at,
                         "sequence %d: a recurrent state cannot forget [%lld, %lld), only an end",
@@ -179,6 +179,7 @@ static cellar_status carve(begin_state *b)
     bool fits = cl_arena_add(&total, n_members, sizeof(cl_participant)) &&
                 cl_arena_add(&total, n_memberships, sizeof(cl_run)) &&
                 cl_arena_add(&total, 1, sizeof(cl_pool)) &&
+                cl_arena_add(&total, n_tokens, sizeof(cl_label)) &&
                 cl_arena_add(&total, step->n_segments, sizeof(cl_segment_states)) &&
                 cl_arena_add(&total, n_tokens, sizeof(uint32_t)) &&
                 cl_arena_add(&total, n_tokens, sizeof(uint32_t)) &&
@@ -189,6 +190,7 @@ static cellar_status carve(begin_state *b)
     group->participants = cl_arena_take(arena, n_members, sizeof(cl_participant));
     cl_run *pending = cl_arena_take(arena, n_memberships, sizeof(cl_run));
     group->old_pools = cl_arena_take(arena, 1, sizeof(cl_pool));
+    group->labels = cl_arena_take(arena, n_tokens, sizeof(cl_label));
     group->states = cl_arena_take(arena, step->n_segments, sizeof(cl_segment_states));
     group->targets = cl_arena_take(arena, n_tokens, sizeof(uint32_t));
     group->after = cl_arena_take(arena, n_tokens, sizeof(uint32_t));
@@ -247,6 +249,7 @@ static uint32_t take_state(cl_group *group, cellar_pos pos, cellar_token token)
     cl_stretch stretch;
     (void)cl_placement_choose(cells, &request, &stretch);
     cl_cells_take(cells, stretch.cell, 1, 1);
+    cl_window_keep_label(group, stretch.cell);
     cells->stored_pos[stretch.cell] = pos;
     cells->token[stretch.cell] = token;
     return stretch.cell;
@@ -387,7 +390,8 @@ cellar_status cl_recurrent_begin(cl_group *group, const cl_step *step, cellar_er
     begin_state b = {group, step, NULL, error};
     CL_TRY(carve(&b));
     group->old_pools[0] = group->sequences.cells.pools[0];
-    group->n_participants = group->n_victims = group->n_targets = group->n_transits = 0;
+    group->n_participants = group->n_victims = group->n_labels = 0;
+    group->n_targets = group->n_transits = 0;
     group->is_written = false;
     cellar_status status = cl_window_reserve_pins(group, error);
     if (status == CELLAR_OK) status = find_participants(&b);

@@ -25,7 +25,10 @@ typedef struct candidate {
     int64_t age;     /* > 0 */
     uint32_t index;  /* slot of a sequence; or participant */
     bool is_pending; /* tokens of this step */
+    uint32_t victim; /* the last one that was taken from this sequence; NO_VICTIM: none */
 } candidate;
+
+#define NO_VICTIM UINT32_MAX
 
 /* The position of the next query behind a last token: shared positions are possible in 2-D. */
 static int64_t next_query(const cl_group *group, int64_t last)
@@ -63,7 +66,9 @@ static bool find_candidate(const cl_group *group, uint32_t index, bool is_pendin
     }
     int64_t bound = bound_of(group, runs);
     if (!oldest_run(group, runs, from, bound, run)) return false;
-    *out = (candidate){bound - run->pos, index, is_pending};
+    out->age = bound - run->pos;
+    out->index = index;
+    out->is_pending = is_pending;
     return true;
 }
 
@@ -83,6 +88,28 @@ static void sink(candidate *heap, uint32_t at, uint32_t n)
     heap[at] = item;
 }
 
+/*
+ * What is taken from a sequence piece by piece becomes one victim a run, also over several calls: find the
+ * last one of each candidate. Candidates [n] are sequences in the order of their slots.
+ */
+static void find_last_victims(const cl_group *group, candidate *candidates, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        candidates[i].victim = NO_VICTIM;
+    for (uint32_t v = 0; v < group->n_victims; v++) {
+        if (group->victims[v].is_checkpoint) continue;
+        uint32_t low = 0, high = n;
+        while (low < high) {
+            uint32_t middle = low + (high - low) / 2;
+            if (candidates[middle].index < group->victims[v].slot)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        if (low < n && candidates[low].index == group->victims[v].slot) candidates[low].victim = v;
+    }
+}
+
 static uint32_t collect(cl_group *group, uint32_t pool, candidate *heap)
 {
     const cl_sequence_table *table = &group->sequences.table;
@@ -92,8 +119,10 @@ static uint32_t collect(cl_group *group, uint32_t pool, candidate *heap)
         if (table->items[slot].id < 0 || table->items[slot].pool != pool) continue;
         n += find_candidate(group, slot, false, &heap[n], &run);
     }
+    find_last_victims(group, heap, n);
     for (uint32_t m = 0; m < group->n_participants; m++) {
         if (table->items[group->participants[m].slot].pool != pool) continue;
+        heap[n].victim = NO_VICTIM;
         n += find_candidate(group, m, true, &heap[n], &run);
     }
     for (uint32_t i = n / 2; i-- > 0;)
@@ -118,15 +147,27 @@ static uint32_t count_going(const cl_run *run, int64_t age, int64_t runner_up, u
     return n < wanted ? n : wanted;
 }
 
-/* Take the first n cells of a run out of a sequence. */
-static void cut_sequence(cl_group *group, uint32_t slot, cl_run run, uint32_t n)
+/* Does a run go on where a victim ends? Then they are pieces of one run. */
+static bool continues(const cl_victim *victim, const cl_run *run)
+{
+    return cl_run_touches(&victim->run, run) && run->pos > cl_run_last(&victim->run);
+}
+
+/* Take the first n cells of a run out of a sequence; *last is its last victim. */
+static void cut_sequence(cl_group *group, uint32_t slot, cl_run run, uint32_t n, uint32_t *last)
 {
     cl_sequence *sequence = &group->sequences.table.items[slot];
     int64_t end = run.step ? run.pos + (int64_t)n : run.pos + 1LL;
     uint32_t first = cl_runs_cut(&sequence->runs, run.pos);
     cl_run_set_len(&run, n);
     if (n == 1) run.step = 1;
-    note_victim(group, (cl_victim){false, slot, sequence->lost, run});
+    if (*last != NO_VICTIM && continues(&group->victims[*last], &run)) {
+        cl_run *taken = &group->victims[*last].run;
+        cl_run_set_len(taken, taken->len + n);
+    } else {
+        *last = group->n_victims;
+        note_victim(group, (cl_victim){false, false, slot, sequence->lost, run});
+    }
     cl_run *left = &sequence->runs.items[first];
     if (left->len == n) {
         cl_runs_erase(&sequence->runs, first, first + 1);
@@ -134,26 +175,45 @@ static void cut_sequence(cl_group *group, uint32_t slot, cl_run run, uint32_t n)
         left->pos += (int32_t)n;
         left->cell += n;
         cl_run_set_len(left, left->len - n);
+        /* A cell that is left over can belong to those behind it that share its position. */
+        group->victims[*last].has_joined = cl_runs_join(&sequence->runs, first + 1);
     }
     if (end > sequence->lost) sequence->lost = (int32_t)end;
 }
 
-/* Give up some of the oldest cells of a candidate. Returns how many it let go of. */
-static uint32_t give_up(cl_group *group, const candidate *oldest, int64_t runner_up,
-                        uint32_t wanted)
+/*
+ * Forget a participant's pending tokens up to position `end`: also those that share a position with the
+ * last of them but lie in another run. Returns how many.
+ */
+static uint32_t cut_pending(cl_group *group, uint32_t m, int64_t end)
 {
-    candidate same;
-    cl_run run;
-    if (!find_candidate(group, oldest->index, oldest->is_pending, &same, &run)) return 0;
-    uint32_t n = count_going(&run, same.age, runner_up, wanted);
-    if (oldest->is_pending) {
-        cl_participant *participant = &group->participants[oldest->index];
-        participant->kept_from = (int32_t)(run.step ? run.pos + (int64_t)n : run.pos + 1LL);
-        group->reuses_cells = true;
-    } else {
-        cut_sequence(group, oldest->index, run, n);
+    cl_participant *participant = &group->participants[m];
+    int64_t first = group->window.n_sinks;
+    if (participant->kept_from > first) first = participant->kept_from;
+    uint32_t n = 0;
+    cl_run part;
+    for (uint32_t i = cl_runs_find(&participant->pending, first); i < participant->pending.n; i++) {
+        if (!cl_run_clip(&participant->pending.items[i], first, end, &part)) break;
+        cl_cells_release(&group->sequences.cells, part.cell, part.len);
+        n += part.len;
     }
-    cl_cells_release(&group->sequences.cells, run.cell, n);
+    participant->kept_from = (int32_t)end;
+    group->reuses_cells = true;
+    return n;
+}
+
+/* Give up some of the oldest cells of a candidate. Returns how many it let go of. */
+static uint32_t give_up(cl_group *group, candidate *oldest, int64_t runner_up, uint32_t wanted)
+{
+    cl_run run;
+    if (!find_candidate(group, oldest->index, oldest->is_pending, oldest, &run)) return 0;
+    uint32_t n = count_going(&run, oldest->age, runner_up, wanted);
+    if (oldest->is_pending) {
+        n = cut_pending(group, oldest->index, run.step ? run.pos + (int64_t)n : run.pos + 1LL);
+    } else {
+        cut_sequence(group, oldest->index, run, n, &oldest->victim);
+        cl_cells_release(&group->sequences.cells, run.cell, n);
+    }
     group->n_step_reclaimed += n;
     return n;
 }
@@ -162,7 +222,7 @@ void cl_window_suspend(cl_group *group, uint32_t checkpoint)
 {
     const cl_pin *pin = cl_checkpoints_pin(group->checkpoints, checkpoint, group->index);
     for (uint32_t i = 0; i < pin->runs.n; i++) {
-        note_victim(group, (cl_victim){true, checkpoint, 0, pin->runs.items[i]});
+        note_victim(group, (cl_victim){true, false, checkpoint, 0, pin->runs.items[i]});
         cl_cells_release(&group->sequences.cells, pin->runs.items[i].cell, pin->runs.items[i].len);
     }
     cl_checkpoints_suspend(group->checkpoints, checkpoint, group->index);
@@ -253,8 +313,41 @@ static void hold_again(cl_cells *cells, const cl_run *run)
     }
 }
 
+/* The cell that was left over of run `at` goes back to it from the run behind. */
+static void part_again(cl_runs *runs, uint32_t at)
+{
+    cl_run *run = &runs->items[at], *behind = &runs->items[at + 1];
+    cl_run_set_len(run, run->len + 1);
+    behind->cell++;
+    cl_run_set_len(behind, behind->len - 1);
+    if (behind->len == 1) behind->step = 1;
+}
+
+void cl_window_keep_label(cl_group *group, uint32_t cell)
+{
+    const cl_cells *cells = &group->sequences.cells;
+    if (group->n_victims == 0) return; /* it was free before the step: it said nothing */
+    cl_label *label = &group->labels[group->n_labels++];
+    *label = (cl_label){
+        .cell = cell, .stored_pos = cells->stored_pos[cell], .token = cells->token[cell]};
+    if (cells->points) label->point = cells->points[cell];
+}
+
+/* Backwards: a cell that was taken twice gets its first label back. */
+static void restore_labels(cl_group *group)
+{
+    cl_cells *cells = &group->sequences.cells;
+    while (group->n_labels > 0) {
+        const cl_label *label = &group->labels[--group->n_labels];
+        cells->stored_pos[label->cell] = label->stored_pos;
+        cells->token[label->cell] = label->token;
+        if (cells->points) cells->points[label->cell] = label->point;
+    }
+}
+
 void cl_window_restore(cl_group *group)
 {
+    restore_labels(group);
     while (group->n_victims > 0) {
         const cl_victim *victim = &group->victims[--group->n_victims];
         hold_again(&group->sequences.cells, &victim->run);
@@ -265,6 +358,7 @@ void cl_window_restore(cl_group *group)
         cl_sequence *sequence = &group->sequences.table.items[victim->slot];
         uint32_t at = cl_runs_find(&sequence->runs, victim->run.pos);
         cl_runs_insert(&sequence->runs, at, &victim->run, 1);
+        if (victim->has_joined) part_again(&sequence->runs, at);
         cl_runs_mend(&sequence->runs, at + 1);
         cl_runs_mend(&sequence->runs, at);
         sequence->lost = victim->old_lost;

@@ -134,8 +134,10 @@ cellar_status cellar_copy(cellar_memory *memory, cellar_seq from, cellar_seq to,
     for (g = 0; g < memory->n_groups; g++)
         cl_group_copy(&memory->groups[g], from, to, range);
     /* A checkpoint holds cells of one pool: in the other one it would be worth nothing. */
-    cl_checkpoints_forget(&memory->checkpoints, to, range.p0);
-    if (!is_far) cl_checkpoints_copy(&memory->checkpoints, from, to, range);
+    bool is_shared = !is_far && range.p0 == 0;
+    if (is_shared) cl_checkpoints_copy(&memory->checkpoints, from, to, range);
+    int64_t unchanged = is_shared ? range.p1 : range.p0;
+    if (unchanged < INT64_MAX) cl_checkpoints_forget(&memory->checkpoints, to, unchanged);
     return CELLAR_OK;
 }
 

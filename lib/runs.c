@@ -110,21 +110,37 @@ void cl_runs_mend(cl_runs *runs, uint32_t at)
     if (at > 0) cl_runs_join(runs, at - 1);
 }
 
+/* Position of the i-th cell of a run. */
+static int64_t pos_at(const cl_run *run, uint32_t i)
+{
+    return run->pos + (int64_t)(run->step ? i : 0);
+}
+
 bool cl_runs_equal(const cl_runs *a, const cl_runs *b)
 {
-    if (a->n != b->n) return false;
-    for (uint32_t i = 0; i < a->n; i++) {
-        const cl_run *x = &a->items[i], *y = &b->items[i];
-        if (x->pos != y->pos || x->cell != y->cell || x->len != y->len || x->step != y->step)
-            return false;
+    /*
+     * Where tokens share a position the same cells can stand in two ways ({4, 5}{5} or {4}{5, 5}), both
+     * maximal; so cells are compared, as many at once as both lists have in a run.
+     */
+    uint32_t i = 0, k = 0, in_a = 0, in_b = 0;
+    while (i < a->n && k < b->n) {
+        const cl_run *x = &a->items[i], *y = &b->items[k];
+        if (pos_at(x, in_a) != pos_at(y, in_b) || x->cell + in_a != y->cell + in_b) return false;
+        uint32_t left_a = x->len - in_a, left_b = y->len - in_b;
+        uint32_t n = left_a < left_b ? left_a : left_b;
+        if (x->step != y->step) n = 1;
+        in_a = left_a == n ? 0 : in_a + n;
+        in_b = left_b == n ? 0 : in_b + n;
+        i += in_a == 0;
+        k += in_b == 0;
     }
-    return true;
+    return i == a->n && k == b->n;
 }
 
 bool cl_run_clip(const cl_run *run, int64_t p0, int64_t p1, cl_run *out)
 {
     int64_t first = run->pos, last = cl_run_last(run);
-    if (last < p0 || first >= p1) return false;
+    if (p0 >= p1 || last < p0 || first >= p1) return false;
     *out = *run;
     if (!run->step) return true;
     if (first < p0) {

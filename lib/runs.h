@@ -75,6 +75,7 @@ void cl_runs_mend(cl_runs *runs, uint32_t at);
 /* Whether b continues a: the two can be one run. */
 bool cl_run_touches(const cl_run *a, const cl_run *b);
 
+/* Do two lists have the same cells at the same positions? Shifts are not compared. */
 bool cl_runs_equal(const cl_runs *a, const cl_runs *b);
 
 /*

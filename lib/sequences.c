@@ -195,8 +195,8 @@ void cl_sequences_copy(cl_sequences *sequences, cellar_seq from, cellar_seq to, 
     for (uint32_t i = first; i < last; i++)
         if (cl_run_clip(&source->items[i], range.p0, range.p1, &clipped))
             cl_cells_hold(&sequences->cells, clipped.cell, clipped.len);
-    cl_sequences_replace(sequences, slot, range, source->items + first,
-                         last > first ? last - first : 0);
+    uint32_t n = last > first ? last - first : 0; /* an empty list has no array */
+    cl_sequences_replace(sequences, slot, range, n > 0 ? source->items + first : NULL, n);
     cl_sequences_drop_if_empty(sequences, slot);
 }
 

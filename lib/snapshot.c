@@ -1,5 +1,5 @@
 /*
- * snapshot.c: what is in memory now: counts, groups, runs, cells. One look, no effect.
+ * snapshot.c: what is in memory now: counts, groups, runs, cells, checkpoints. One look, no effect.
  *
  * These are the library's windows for tests, tools and curious people. They read the same structures
  * that operations edit, so they show the state itself and not a copy that may be stale; while a step
@@ -198,5 +198,45 @@ cellar_status cellar_visit_cells(const cellar_memory *memory, cellar_cell_visito
             if (!visitor(context, &shown)) return CELLAR_OK;
         }
     }
+    return CELLAR_OK;
+}
+
+/* ---- checkpoints ----------------------------------------------------------------------------- */
+
+static cellar_checkpoint_info describe_checkpoint(const cl_checkpoints *checkpoints,
+                                                  uint32_t checkpoint, int64_t pos)
+{
+    cellar_checkpoint_info info = {
+        .position = (cellar_pos)(pos + 1),
+        .n_holders = checkpoints->sequences.cells.refs[checkpoint],
+        .state = CELLAR_NO_STATE,
+    };
+    for (uint32_t g = 0; g < checkpoints->n_groups; g++) {
+        const cl_runs *runs = &cl_checkpoints_pin(checkpoints, checkpoint, g)->runs;
+        bool is_recurrent = checkpoints->groups[g].kind == CELLAR_LAYER_RECURRENT;
+        for (uint32_t r = 0; r < runs->n && !is_recurrent; r++)
+            info.n_cells += runs->items[r].len;
+        if (is_recurrent && runs->n > 0) info.state = runs->items[0].cell;
+    }
+    return info;
+}
+
+cellar_status cellar_visit_checkpoints(const cellar_memory *memory, cellar_seq seq,
+                                       cellar_checkpoint_visitor visitor, void *context,
+                                       cellar_error *error)
+{
+    CL_TRY(cl_memory_check(memory, error));
+    CL_TRY(cl_memory_check_seq(seq, error));
+    if (!visitor) CL_FAIL(error, CELLAR_INVALID, -1, "visitor is NULL");
+    const cl_checkpoints *checkpoints = &memory->checkpoints;
+    if (checkpoints->n == 0) return CELLAR_OK;
+    const cl_runs *list = cl_sequence_table_runs(&checkpoints->sequences.table, seq);
+    for (uint32_t r = 0; r < list->n; r++)
+        for (uint32_t i = 0; i < list->items[r].len; i++) {
+            const cl_run *run = &list->items[r];
+            cellar_checkpoint_info info = describe_checkpoint(
+                checkpoints, run->cell + i, (int64_t)run->pos + (run->step ? i : 0));
+            if (!visitor(context, &info)) return CELLAR_OK;
+        }
     return CELLAR_OK;
 }

@@ -97,8 +97,12 @@ static bool get_buffer(cl_storage *storage, uint32_t store, cl_buffer *buffer)
         return buffer->buffer != NULL;
     }
     const cellar_row_store *callers = &storage->stores[store];
+    if (!cl_alloc_count(storage->alloc, storage->layout.kind, bytes)) return false;
     buffer->buffer = callers->allocate(callers->context, bytes);
-    if (!buffer->buffer) return false;
+    if (!buffer->buffer) {
+        cl_alloc_uncount(storage->alloc, storage->layout.kind, bytes);
+        return false;
+    }
     if (callers->address) buffer->address = callers->address(callers->context, buffer->buffer);
     storage->callers_bytes += bytes;
     return true;
@@ -113,6 +117,7 @@ static void put_buffer(cl_storage *storage, uint32_t store, cl_buffer *buffer)
     } else {
         const cellar_row_store *callers = &storage->stores[store];
         callers->release(callers->context, buffer->buffer, bytes);
+        cl_alloc_uncount(storage->alloc, storage->layout.kind, bytes);
         storage->callers_bytes -= bytes;
     }
     *buffer = (cl_buffer){NULL, NULL};
@@ -125,6 +130,18 @@ static void put_chunks(cl_storage *storage, cl_buffer *buffers, uint32_t first, 
             put_buffer(storage, s, &buffers[(size_t)chunk * storage->n_stores + s]);
 }
 
+/* Why bytes of a store cannot be had. */
+static cellar_status cannot_get(const cl_storage *storage, uint32_t store, size_t bytes,
+                                cellar_error *error)
+{
+    if (storage->alloc->was_limited)
+        CL_FAIL_BECAUSE(error, CELLAR_NO_MEMORY, CELLAR_REASON_BUDGET, -1,
+                        "the byte budget forbids %zu more bytes for rows", bytes);
+    if (store == 0) return cl_error_no_memory(error, "rows", bytes);
+    CL_FAIL_BECAUSE(error, CELLAR_NO_MEMORY, CELLAR_REASON_STORE, -1,
+                    "store %u gives no buffer of %zu bytes for rows", store, bytes);
+}
+
 /* Fill entries of chunks [first, end); if one cannot be had, none is held. */
 static cellar_status get_chunks(cl_storage *storage, cl_buffer *buffers, uint32_t first,
                                 uint32_t end, cellar_error *error)
@@ -135,10 +152,7 @@ static cellar_status get_chunks(cl_storage *storage, cl_buffer *buffers, uint32_
         for (uint32_t s = 0; s < storage->n_stores; s++, at++) {
             if (get_buffer(storage, s, &buffers[at])) continue;
             put_chunks(storage, buffers, first, chunk + 1);
-            size_t bytes = buffer_bytes(storage, s);
-            if (s == 0) return cl_error_no_memory(error, "a chunk of rows", bytes);
-            CL_FAIL_BECAUSE(error, CELLAR_NO_MEMORY, CELLAR_REASON_STORE, -1,
-                            "store %u gives no buffer of %zu bytes for rows", s, bytes);
+            return cannot_get(storage, s, buffer_bytes(storage, s), error);
         }
     return CELLAR_OK;
 }
@@ -156,7 +170,7 @@ static cellar_status grow(cl_storage *storage, uint32_t n_chunks, cellar_error *
     if (is_new) {
         size_t bytes = table_bytes(storage, n_chunks);
         buffers = cl_alloc_get(storage->alloc, storage->layout.kind, bytes);
-        if (!buffers) return cl_error_no_memory(error, "the table of row chunks", bytes);
+        if (!buffers) return cannot_get(storage, 0, bytes, error);
         if (storage->n_chunks > 0)
             memcpy(buffers, storage->buffers, table_bytes(storage, storage->n_chunks));
     }
@@ -181,6 +195,7 @@ cellar_status cl_storage_create(cl_storage *storage, const cl_storage_layout *la
     *storage = (cl_storage){.layout = *layout,
                             .stores = stores,
                             .n_stores = n_stores,
+                            .cell_shift = (uint32_t)__builtin_ctz(layout->cells_a_block),
                             .chunk_shift = shift_for(n_blocks),
                             .rows = rows,
                             .n_rows = n_rows,
@@ -227,8 +242,7 @@ uint64_t cl_storage_cell_bytes(const cl_storage *storage)
 bool cl_storage_write(const cl_storage *storage, const cl_rows *rows, const cl_kernels *kernels,
                       uint32_t head, uint32_t cell, const float *from, unsigned char *raw)
 {
-    const cl_buffer *buffer = cl_storage_buffer(storage, rows->store,
-                                                cell / storage->layout.cells_a_block);
+    const cl_buffer *buffer = cl_storage_buffer(storage, rows->store, cell >> storage->cell_shift);
     size_t offset = cl_storage_offset(storage, rows, head, cell);
     unsigned char *to = buffer->address ? buffer->address + offset : raw;
     if (rows->type == CELLAR_F32)
@@ -244,8 +258,7 @@ const float *cl_storage_read(const cl_storage *storage, const cl_rows *rows,
                              const cl_kernels *kernels, uint32_t head, uint32_t cell, uint32_t n,
                              float *scratch, unsigned char *raw)
 {
-    const cl_buffer *buffer = cl_storage_buffer(storage, rows->store,
-                                                cell / storage->layout.cells_a_block);
+    const cl_buffer *buffer = cl_storage_buffer(storage, rows->store, cell >> storage->cell_shift);
     size_t offset = cl_storage_offset(storage, rows, head, cell);
     bool is_f32 = rows->type == CELLAR_F32;
     const unsigned char *from;
@@ -284,12 +297,12 @@ static bool copy_bytes(const cl_storage *storage, uint32_t index, const cl_buffe
 /* n cells that lie in one block each. */
 static bool copy_cells(const cl_storage *storage, uint32_t to, uint32_t from, uint32_t n)
 {
-    uint32_t cells_a_block = storage->layout.cells_a_block;
     for (uint32_t i = 0; i < storage->n_rows; i++) {
         const cl_rows *rows = &storage->rows[i];
-        const cl_buffer *to_buffer = cl_storage_buffer(storage, rows->store, to / cells_a_block);
+        const cl_buffer *to_buffer = cl_storage_buffer(storage, rows->store,
+                                                       to >> storage->cell_shift);
         const cl_buffer *from_buffer = cl_storage_buffer(storage, rows->store,
-                                                         from / cells_a_block);
+                                                         from >> storage->cell_shift);
         for (uint32_t head = 0; head < rows->n_heads; head++)
             if (!copy_bytes(storage, rows->store, to_buffer,
                             cl_storage_offset(storage, rows, head, to), from_buffer,

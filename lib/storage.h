@@ -14,7 +14,8 @@
  * grow and shrink without moving a row. Each store that a layer of the group uses (storage of the
  * library is store 0, the others are the caller's) has its own part of a block and its own buffer a
  * chunk. A buffer either has an address, or is reached through the store's read and write; the
- * functions below hide the difference. They fail only where a caller's store fails.
+ * functions below hide the difference. They fail only where a caller's store fails. Bytes of all stores
+ * are counted by alloc and held against its limit.
  */
 #ifndef CL_STORAGE_H
 #define CL_STORAGE_H
@@ -37,7 +38,7 @@ typedef struct cl_rows {
 
 /* What a group stores for a block of cells; grows while the configuration is read. */
 typedef struct cl_storage_layout {
-    uint32_t cells_a_block;            /* CL_BLOCK; 1 for states */
+    uint32_t cells_a_block;            /* CL_BLOCK; 1 for states; a power of two */
     cellar_bytes_kind kind;            /* CELLAR_BYTES_ROWS or CELLAR_BYTES_STATES */
     size_t block_bytes[CL_MAX_STORES]; /* each store's part of a block */
 } cl_storage_layout;
@@ -52,12 +53,13 @@ typedef struct cl_storage {
     const cellar_row_store *stores; /* [n_stores], of the memory; entry 0 is not used */
     uint32_t n_stores;
     uint32_t n_blocks;    /* that there is room for: whole chunks */
+    uint32_t cell_shift;  /* cells in a block: 1 << cell_shift; attention divides by it often */
     uint32_t chunk_shift; /* blocks in a chunk: 1 << chunk_shift */
     uint32_t n_chunks, chunk_capacity;
     cl_buffer *buffers; /* [n_chunks][n_stores] */
     const cl_rows *rows;
     uint32_t n_rows;        /* all kinds of rows of the group: what moving a cell has to copy */
-    uint64_t callers_bytes; /* held in callers' stores; the rest is counted by alloc */
+    uint64_t callers_bytes; /* of what alloc counts, held in callers' stores */
     cl_alloc *alloc;
 } cl_storage;
 
@@ -107,10 +109,10 @@ static inline const cl_buffer *cl_storage_buffer(const cl_storage *storage, uint
 static inline size_t cl_storage_offset(const cl_storage *storage, const cl_rows *rows,
                                        uint32_t head, uint32_t cell)
 {
-    uint32_t block = cell / storage->layout.cells_a_block;
-    uint32_t in_chunk = block & ((1u << storage->chunk_shift) - 1);
+    uint32_t in_chunk = (cell >> storage->cell_shift) & ((1u << storage->chunk_shift) - 1);
+    uint32_t in_block = cell & ((1u << storage->cell_shift) - 1);
     return in_chunk * storage->layout.block_bytes[rows->store] + rows->offset +
-           head * rows->head_bytes + (cell % storage->layout.cells_a_block) * rows->row_bytes;
+           head * rows->head_bytes + in_block * rows->row_bytes;
 }
 
 /*
@@ -120,8 +122,7 @@ static inline size_t cl_storage_offset(const cl_storage *storage, const cl_rows 
 static inline unsigned char *cl_storage_row(const cl_storage *storage, const cl_rows *rows,
                                             uint32_t head, uint32_t cell)
 {
-    const cl_buffer *buffer = cl_storage_buffer(storage, rows->store,
-                                                cell / storage->layout.cells_a_block);
+    const cl_buffer *buffer = cl_storage_buffer(storage, rows->store, cell >> storage->cell_shift);
     return buffer->address ? buffer->address + cl_storage_offset(storage, rows, head, cell) : NULL;
 }
 

@@ -67,10 +67,9 @@ static void abort_groups(cellar_memory *memory, uint32_t n_begun)
     cl_checkpoints_abort(&memory->checkpoints, &memory->step);
 }
 
-static cellar_status begin_groups(cellar_memory *memory, cellar_error *error)
+static cellar_status try_groups(cellar_memory *memory, cellar_error *error)
 {
     cl_step *step = &memory->step;
-    cl_checkpoints_begin(&memory->checkpoints, step);
     cellar_status status = CELLAR_OK;
     uint32_t g = 0;
     for (; g < memory->n_groups && status == CELLAR_OK; g++)
@@ -81,6 +80,26 @@ static cellar_status begin_groups(cellar_memory *memory, cellar_error *error)
         g--; /* that one has undone its part itself */
     if (status != CELLAR_OK) abort_groups(memory, g);
     return status;
+}
+
+/* Checkpoints are made if possible: a step that has no room with all of them has half as many. */
+static cellar_status begin_groups(cellar_memory *memory, cellar_error *error)
+{
+    cl_checkpoints *checkpoints = &memory->checkpoints;
+    cellar_error why;
+    cl_checkpoints_begin(checkpoints, &memory->step);
+    uint32_t n_planned = checkpoints->n_planned;
+    for (;;) {
+        cellar_status status = try_groups(memory, &why);
+        if (status == CELLAR_OK) return CELLAR_OK;
+        if (status != CELLAR_FULL || n_planned == 0) {
+            if (error) *error = why;
+            return status;
+        }
+        n_planned /= 2;
+        cl_checkpoints_begin(checkpoints, &memory->step);
+        checkpoints->n_planned = n_planned; /* the last ones: they matter most */
+    }
 }
 
 /* Engines write states, and rows of their own, whenever they like from now on. */

@@ -41,10 +41,11 @@ static inline bool cl_window_sees(const cellar_window *window, int64_t k, int64_
            (window->kind != CELLAR_WINDOW_NONE && k < (int64_t)window->n_sinks);
 }
 
-/* Is something missing that a query at q sees, when positions below `lost` are? */
+/* Is something missing that a query at q sees, when positions below `lost` are? Its own is not. */
 static inline bool cl_window_misses(const cellar_window *window, int64_t lost, int64_t q)
 {
-    return lost > (int64_t)window->n_sinks && lost > cl_window_first(window, q);
+    int64_t first = cl_window_first(window, q);
+    return lost > (int64_t)window->n_sinks && lost > first && first < q;
 }
 
 /* The smallest position at which a sequence that lost so much can go on; 0: everywhere. */

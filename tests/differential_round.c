@@ -14,13 +14,14 @@
 #include <string.h>
 
 const char *const operation_names[OPERATION_KINDS] = {
-    "step", "remove", "copy", "keep", "shift", "shift_context", "clear", "continue", "read",
+    "step",     "remove", "copy",   "keep",   "shift",      "shift_context",    "clear",
+    "continue", "read",   "divide", "rewind", "checkpoint", "drop_checkpoints",
 };
 
 const char *const tally_names[TALLY_KINDS] = {
-    "operations", "commits", "aborts",   "full",      "refused",
-    "invalid",    "busy",    "replay",   "not found", "filled pools",
-    "shared",     "shifted", "together", "attended",  "rows read",
+#define TALLY_TEXT(name, text) text,
+    TALLIES(TALLY_TEXT)
+#undef TALLY_TEXT
 };
 
 bool round_fail(diff_round *r, const char *format, ...)
@@ -78,6 +79,17 @@ bool round_judge(diff_round *r, const char *call, cellar_status got, cellar_stat
         return round_fail(r, "%s: error->at is %lld, expected %lld (%s)", call,
                           (long long)error->at, (long long)at, error->message);
     return true;
+}
+
+bool round_judge_verdict(diff_round *r, const char *call, cellar_status got, model_verdict verdict,
+                         const cellar_error *error)
+{
+    int status = 0;
+    if (got <= 0 && got > -32 && (verdict.allowed & MODEL_MAY(got)))
+        return round_judge(r, call, got, got, error, got == CELLAR_OK ? -1 : verdict.at);
+    while (!(verdict.allowed >> status & 1))
+        status++;
+    return round_judge(r, call, got, (cellar_status)-status, error, verdict.at);
 }
 
 /* ---- drawing arguments ----------------------------------------------------------------------- */
@@ -150,12 +162,34 @@ static cellar_error *pick_error(diff_round *r, cellar_error *error)
 
 /* ---- operations on sequences ----------------------------------------------------------------- */
 
-/* Judge a call; the state has to follow the model, or to stay when the call failed. */
-static void conclude(diff_round *r, const char *call, cellar_status got, cellar_status expected,
-                     const cellar_error *error, int64_t at)
+/* Judge a call; true: it was done, and the model has to follow. Else all has to be as before. */
+static bool is_done(diff_round *r, const char *call, cellar_status got, model_verdict verdict,
+                    const cellar_error *error)
 {
-    if (!round_judge(r, call, got, expected, error, at)) return;
+    if (!round_judge_verdict(r, call, got, verdict, error)) return false;
+    if (got == CELLAR_REFUSED && memory_model_recurrent_group(&r->model) != MODEL_NONE)
+        r->out->tally[TALLY_STATE_REFUSALS]++;
     if (got != CELLAR_OK) round_unchanged(r, call);
+    return got == CELLAR_OK;
+}
+
+/* The sequence was cut at its end: checkpoints may have brought something back. */
+static void note_cut(diff_round *r, cellar_seq seq, bool was_kept)
+{
+    const model_sequence *sequence = memory_model_sequence(&r->model, seq);
+    r->permit.returned = seq;
+    if (sequence->n == 0) return;
+    int64_t end = (int64_t)sequence->entries[sequence->n - 1].pos + 1;
+    if (memory_model_has_checkpoint(sequence, end) && !was_kept)
+        r->out->tally[TALLY_RETURNS]++;
+    else
+        r->out->tally[TALLY_ROLLBACKS] += memory_model_recurrent_group(&r->model) != MODEL_NONE;
+}
+
+/* Could the sequence go on at n by itself? */
+static bool goes_on(diff_round *r, cellar_seq seq, int64_t n)
+{
+    return memory_model_continues(&r->model, memory_model_sequence(&r->model, seq), n, false);
 }
 
 static void do_remove(diff_round *r)
@@ -165,11 +199,51 @@ static void do_remove(diff_round *r)
     cellar_pos p0, p1;
     pick_range(r, seq, &p0, &p1);
     round_log(r, "remove(%d, %d, %d)", seq, p0, p1);
-    cellar_status expected = CELLAR_OK;
-    if (!r->options.is_sabotaged || !random_one_in(&r->random, 4))
-        expected = memory_model_remove(&r->model, seq, p0, p1);
-    conclude(r, "cellar_remove", cellar_remove(r->d.memory, seq, p0, p1, e), expected, e,
-             MODEL_AT_UNSAID);
+    model_verdict verdict = memory_model_judge_remove(&r->model, seq, p0, p1);
+    bool is_forgotten = r->options.is_sabotaged && random_one_in(&r->random, 4);
+    if (!is_done(r, "cellar_remove", cellar_remove(r->d.memory, seq, p0, p1, e), verdict, e))
+        return;
+    bool was_kept = goes_on(r, seq, p0);
+    uint32_t n = memory_model_sequence(&r->model, seq)->n;
+    if (!is_forgotten) memory_model_do_remove(&r->model, seq, p0, p1);
+    if (memory_model_sequence(&r->model, seq)->n < n) note_cut(r, seq, was_kept);
+}
+
+/* Rows copied between pools are the same to the last bit. */
+static void match_copied_rows(diff_round *r, cellar_seq from, cellar_seq to, int64_t p0, int64_t p1)
+{
+    float a[2][64], b[2][64];
+    const model_sequence *sequence = memory_model_sequence(&r->model, from);
+    for (uint32_t i = 0; i < sequence->n && !r->out->failed; i++) {
+        cellar_pos pos = sequence->entries[i].pos;
+        if (pos < p0 || pos >= p1 || (i > 0 && sequence->entries[i - 1].pos == pos)) continue;
+        for (uint32_t l = 0; l < r->d.n_layers; l++) {
+            const cellar_layer *layer = &r->d.layers[l];
+            if (layer->kind != CELLAR_LAYER_ATTENTION) continue;
+            size_t k = layer->n_kv_heads * layer->k_size * sizeof(float);
+            size_t v = layer->n_kv_heads * layer->v_size * sizeof(float);
+            if (cellar_read_rows(r->d.memory, from, l, pos, 1, a[0], a[1], NULL) != CELLAR_OK ||
+                cellar_read_rows(r->d.memory, to, l, pos, 1, b[0], b[1], NULL) != CELLAR_OK)
+                continue;
+            if (memcmp(a[0], b[0], k) || memcmp(a[1], b[1], v))
+                round_fail(r, "layer %u position %d: a row changed on its way to another pool", l,
+                           pos);
+        }
+    }
+}
+
+/* A copy between pools may ask for room. */
+static void permit_copy(diff_round *r, cellar_seq from, cellar_seq to, int64_t p0, int64_t p1)
+{
+    const model_sequence *sequence = memory_model_sequence(&r->model, from);
+    uint32_t pool = memory_model_pool(&r->model, to);
+    for (uint32_t g = 0; g < r->model.n_groups; g++)
+        for (uint32_t i = 0; i < sequence->n; i++) {
+            const model_entry *entry = &sequence->entries[i];
+            uint32_t p = r->model.groups[g].kind == CELLAR_LAYER_RECURRENT ? 0 : pool;
+            if (entry->pos >= p0 && entry->pos < p1) r->permit.wanted[g][p] += entry->held >> g & 1;
+        }
+    memory_model_doubt_all_checkpoints(&r->model);
 }
 
 static void do_copy(diff_round *r)
@@ -179,9 +253,22 @@ static void do_copy(diff_round *r)
     cellar_pos p0 = 0, p1 = -1;
     if (random_one_in(&r->random, 2)) pick_range(r, from, &p0, &p1);
     round_log(r, "copy(%d, %d, %d, %d)", from, to, p0, p1);
-    cellar_status expected = memory_model_copy(&r->model, from, to, p0, p1);
-    conclude(r, "cellar_copy", cellar_copy(r->d.memory, from, to, p0, p1, e), expected, e,
-             MODEL_AT_UNSAID);
+    model_verdict verdict = memory_model_judge_copy(&r->model, from, to, p0, p1);
+    if (!is_done(r, "cellar_copy", cellar_copy(r->d.memory, from, to, p0, p1, e), verdict, e))
+        return;
+    int64_t first, end;
+    memory_model_plain_range(p0, p1, &first, &end);
+    bool is_far = memory_model_pool(&r->model, from) != memory_model_pool(&r->model, to);
+    if (is_far) permit_copy(r, from, to, first, end);
+    memory_model_do_copy(&r->model, from, to, p0, p1);
+    r->permit.returned = to;
+    if (!is_far) return;
+    uint32_t used = 0;
+    for (uint32_t g = 0; g < MODEL_GROUPS; g++)
+        for (uint32_t p = 0; p < MODEL_POOLS; p++)
+            used += r->permit.wanted[g][p];
+    r->out->tally[TALLY_POOL_COPIES] += used > 0;
+    match_copied_rows(r, from, to, first, end);
 }
 
 static void do_keep(diff_round *r)
@@ -189,8 +276,9 @@ static void do_keep(diff_round *r)
     cellar_error error, *e = pick_error(r, &error);
     cellar_seq seq = pick_any_sequence(r);
     round_log(r, "keep(%d)", seq);
-    cellar_status expected = memory_model_keep(&r->model, seq);
-    conclude(r, "cellar_keep", cellar_keep(r->d.memory, seq, e), expected, e, MODEL_AT_UNSAID);
+    model_verdict verdict = {MODEL_MAY(seq < 0 ? CELLAR_INVALID : CELLAR_OK), MODEL_AT_UNSAID};
+    if (is_done(r, "cellar_keep", cellar_keep(r->d.memory, seq, e), verdict, e))
+        memory_model_keep(&r->model, seq);
 }
 
 /* A run of the sequence, and the way to where it has the shift of another: runs meet again. */
@@ -213,12 +301,30 @@ static void do_shift(diff_round *r)
     cellar_error error, *e = pick_error(r, &error);
     cellar_seq seq = pick_any_sequence(r);
     cellar_pos p0, p1, delta = pick_delta(r);
-    int64_t at;
     if (!random_one_in(&r->random, 2) || !pick_homecoming(r, seq, &p0, &p1, &delta))
         pick_range(r, seq, &p0, &p1);
+    if (memory_model_recurrent_group(&r->model) != MODEL_NONE && random_one_in(&r->random, 3))
+        p0 = 0, p1 = -1;
     round_log(r, "shift(%d, %d, %d, %d)", seq, p0, p1, delta);
-    cellar_status expected = memory_model_shift(&r->model, seq, p0, p1, delta, &at);
-    conclude(r, "cellar_shift", cellar_shift(r->d.memory, seq, p0, p1, delta, e), expected, e, at);
+    model_verdict verdict = memory_model_judge_shift(&r->model, seq, p0, p1, delta);
+    if (is_done(r, "cellar_shift", cellar_shift(r->d.memory, seq, p0, p1, delta, e), verdict, e))
+        memory_model_do_shift(&r->model, seq, p0, p1, delta);
+}
+
+static void do_divide(diff_round *r)
+{
+    cellar_error error, *e = pick_error(r, &error);
+    cellar_seq seq = pick_any_sequence(r);
+    cellar_pos p0, p1, divisor = random_between(&r->random, 1, 5);
+    if (random_one_in(&r->random, 12)) divisor = random_one_in(&r->random, 2) ? 0 : -3;
+    if (random_one_in(&r->random, 12)) divisor = INT32_MAX;
+    pick_range(r, seq, &p0, &p1);
+    round_log(r, "divide(%d, %d, %d, %d)", seq, p0, p1, divisor);
+    model_verdict verdict = memory_model_judge_divide(&r->model, seq, p0, p1, divisor);
+    cellar_status got = cellar_divide(r->d.memory, seq, p0, p1, divisor, e);
+    if (!is_done(r, "cellar_divide", got, verdict, e)) return;
+    memory_model_do_divide(&r->model, seq, p0, p1, divisor);
+    r->out->tally[TALLY_DIVISIONS] += divisor > 1;
 }
 
 static void do_shift_context(diff_round *r)
@@ -230,23 +336,103 @@ static void do_shift_context(diff_round *r)
     cellar_pos keep = random_between(&r->random, -1, length + 1);
     cellar_pos discard = random_one_in(&r->random, 2) ? 0
                                                       : random_between(&r->random, -1, length + 2);
-    cellar_pos expected_drop = 0, drop = 0;
+    cellar_pos first = 0, expected = 0, drop = 0;
     round_log(r, "shift_context(%d, %d, %d)", seq, keep, discard);
-    cellar_status expected = memory_model_shift_context(&r->model, seq, keep, discard,
-                                                        &expected_drop);
+    model_verdict verdict = memory_model_judge_shift_context(&r->model, seq, keep, discard, &first,
+                                                             &expected);
     cellar_status got = cellar_shift_context(r->d.memory, seq, keep, discard,
                                              random_one_in(&r->random, 8) ? NULL : &drop, e);
-    conclude(r, "cellar_shift_context", got, expected, e, MODEL_AT_UNSAID);
-    if (got == CELLAR_OK && drop != 0 && drop != expected_drop)
-        round_fail(r, "cellar_shift_context discarded %d, expected %d", drop, expected_drop);
+    if (!is_done(r, "cellar_shift_context", got, verdict, e)) return;
+    if (drop != 0 && drop != expected)
+        round_fail(r, "cellar_shift_context discarded %d, expected %d", drop, expected);
+    memory_model_do_remove(&r->model, seq, first, first + expected);
+    memory_model_do_shift(&r->model, seq, first + expected, -1, -expected);
 }
 
 static void do_clear(diff_round *r)
 {
     cellar_error error, *e = pick_error(r, &error);
+    model_verdict verdict = {MODEL_MAY(CELLAR_OK), -1};
     round_log(r, "clear()");
-    memory_model_clear(&r->model);
-    conclude(r, "cellar_clear", cellar_clear(r->d.memory, e), CELLAR_OK, e, MODEL_AT_UNSAID);
+    if (is_done(r, "cellar_clear", cellar_clear(r->d.memory, e), verdict, e))
+        memory_model_clear(&r->model);
+}
+
+/* ---- checkpoints ----------------------------------------------------------------------------- */
+
+/* Is it the largest position up to n at which the sequence can go on? */
+static bool match_target(diff_round *r, const char *call, const model_sequence *sequence,
+                         cellar_pos n, cellar_pos got)
+{
+    cellar_pos least = memory_model_rewind_target(&r->model, sequence, n, true);
+    cellar_pos most = memory_model_rewind_target(&r->model, sequence, n, false);
+    if (got < 0 || got > most || (!sequence->is_blurred && got < least))
+        return round_fail(r, "%s(%d, %d) goes to %d, expected %d", call, sequence->name, n, got,
+                          most);
+    return true;
+}
+
+/*
+ * Without a blur the place is the one that the model finds; with one it must be a place from which
+ * everything needed is there, which is looked at when the library's picture is taken.
+ */
+static void do_rewind(diff_round *r)
+{
+    cellar_error error, *e = pick_error(r, &error);
+    cellar_seq seq = pick_any_sequence(r);
+    cellar_pos n = pick_bound(r, seq, false), from = -7;
+    if (random_one_in(&r->random, 3) && seq >= 0) {
+        const model_sequence *sequence = memory_model_sequence(&r->model, seq);
+        if (sequence->n_checkpoints > 0)
+            n = sequence->checkpoints[random_below(&r->random, sequence->n_checkpoints)].position;
+    }
+    bool is_bad = seq < 0 || n < 0;
+    round_log(r, "rewind(%d, %d)", seq, n);
+    model_verdict verdict = {MODEL_MAY(is_bad ? CELLAR_INVALID : CELLAR_OK), MODEL_AT_UNSAID};
+    if (!is_done(r, "cellar_rewind", cellar_rewind(r->d.memory, seq, n, &from, e), verdict, e))
+        return;
+    const model_sequence *sequence = memory_model_sequence(&r->model, seq);
+    if (!match_target(r, "rewind", sequence, n, from)) return;
+    bool was_kept = memory_model_continues(&r->model, sequence, from, false);
+    uint32_t held = sequence->n;
+    int64_t old_next = memory_model_next(&r->model, sequence);
+    memory_model_do_remove(&r->model, seq, from, -1);
+    note_cut(r, seq, was_kept);
+    r->permit.must_continue = true;
+    r->out->tally[TALLY_REWINDS] += memory_model_sequence(&r->model, seq)->n < held;
+    r->out->tally[TALLY_REPLAYS] += from < n && from < old_next;
+}
+
+static void do_checkpoint(diff_round *r)
+{
+    cellar_error error, *e = pick_error(r, &error);
+    cellar_seq seq = pick_any_sequence(r);
+    round_log(r, "checkpoint(%d)", seq);
+    model_verdict verdict = memory_model_judge_checkpoint(&r->model, seq);
+    if (!is_done(r, "cellar_checkpoint", cellar_checkpoint(r->d.memory, seq, e), verdict, e))
+        return;
+    bool is_needed = memory_model_has_windows(&r->model) ||
+                     memory_model_recurrent_group(&r->model) != MODEL_NONE;
+    if (!is_needed || memory_model_sequence(&r->model, seq)->n == 0) return;
+    model_sequence *sequence = memory_model_sequence(&r->model, seq);
+    memory_model_doubt_all_checkpoints(&r->model);
+    memory_model_add_checkpoint(sequence, sequence->entries[sequence->n - 1].pos + 1, true);
+    r->out->tally[TALLY_CHECKPOINTS_MADE]++;
+}
+
+static void do_drop_checkpoints(diff_round *r)
+{
+    cellar_error error, *e = pick_error(r, &error);
+    cellar_seq seq = pick_any_sequence(r);
+    cellar_pos p0, p1;
+    int64_t from, to;
+    pick_range(r, seq, &p0, &p1);
+    round_log(r, "drop_checkpoints(%d, %d, %d)", seq, p0, p1);
+    bool is_bad = seq < 0 || !memory_model_plain_range(p0, p1, &from, &to);
+    model_verdict verdict = {MODEL_MAY(is_bad ? CELLAR_INVALID : CELLAR_OK), MODEL_AT_UNSAID};
+    cellar_status got = cellar_drop_checkpoints(r->d.memory, seq, p0, p1, e);
+    if (is_done(r, "cellar_drop_checkpoints", got, verdict, e))
+        memory_model_drop_checkpoints(memory_model_sequence(&r->model, seq), from, to);
 }
 
 /* ---- questions ------------------------------------------------------------------------------- */
@@ -262,18 +448,19 @@ static void do_continue(diff_round *r)
         round_judge(r, "cellar_can_continue", got, CELLAR_INVALID, &error, MODEL_AT_UNSAID);
         return;
     }
-    bool is_there = n == 0 || memory_model_find(&r->model, seq, n - 1);
-    int64_t next = (int64_t)memory_model_pos_max(&r->model, seq) + 1;
-    if (!round_judge(r, "cellar_can_continue", got, is_there ? CELLAR_OK : CELLAR_REPLAY, &error,
-                     MODEL_AT_UNSAID) ||
-        got == CELLAR_OK)
+    const model_sequence *sequence = memory_model_sequence(&r->model, seq);
+    model_verdict verdict = {MODEL_MAY(CELLAR_OK), -1};
+    bool may = memory_model_continues(&r->model, sequence, n, false);
+    bool must = memory_model_continues(&r->model, sequence, n, true) && !sequence->is_blurred;
+    if (!must) verdict.at = MODEL_AT_UNSAID;
+    if (!must) verdict.allowed |= MODEL_MAY(CELLAR_REPLAY);
+    if (!may) verdict.allowed = MODEL_MAY(CELLAR_REPLAY);
+    if (!round_judge_verdict(r, "cellar_can_continue", got, verdict, &error) || got == CELLAR_OK)
         return;
-    if (n > next && from != next)
-        round_fail(r, "can_continue(%d, %d): replay from %d, expected %lld", seq, n, from,
-                   (long long)next);
-    if (n <= next && from != 0 && (from >= n || !memory_model_find(&r->model, seq, from - 1)))
-        round_fail(r, "can_continue(%d, %d): replay from %d, before which nothing stands", seq, n,
-                   from);
+    if (error.at != from)
+        round_fail(r, "can_continue(%d, %d): replay from %d, error->at %lld", seq, n, from,
+                   (long long)error.at);
+    match_target(r, "can_continue", sequence, n, from);
 }
 
 /* Compare one row that was read back. */
@@ -290,7 +477,8 @@ static bool match_row(diff_round *r, uint32_t layer, const model_entry *entry, c
     attention_model_rows(shape, &row, want_k, want_v, doubt);
     double angle = 0x1p-50 * ((double)entry->pos + cell->stored_pos);
     for (uint32_t i = 0; i < shape->k_size * shape->n_kv_heads; i++)
-        if (!(fabs(k[i] - want_k[i]) <= (0x1p-19 + angle) * 3 + 2 * doubt[i]))
+        if (shape->rope.kind != CELLAR_ROPE_MROPE &&
+            !(fabs(k[i] - want_k[i]) <= (0x1p-19 + angle) * 3 + 2 * doubt[i]))
             return round_fail(r, "row of position %d: key element %u is %g, expected %g",
                               entry->pos, i, (double)k[i], want_k[i]);
     for (uint32_t i = 0; i < shape->v_size * shape->n_kv_heads; i++)
@@ -299,6 +487,13 @@ static bool match_row(diff_round *r, uint32_t layer, const model_entry *entry, c
                               entry->pos, i, (double)v[i], want_v[i]);
     r->out->tally[TALLY_ROWS]++;
     return true;
+}
+
+/* Tokens that share a position: the header does not say which of them is read. */
+static bool is_shared_place(const model_sequence *sequence, const model_entry *entry)
+{
+    uint32_t i = (uint32_t)(entry - sequence->entries);
+    return i + 1 < sequence->n && entry[1].pos == entry->pos;
 }
 
 static void do_read(diff_round *r)
@@ -315,16 +510,19 @@ static void do_read(diff_round *r)
     float k[ROWS * 8], v[ROWS * 32];
     round_log(r, "read_rows(%d, layer %u, %d, %u)", seq, layer, p0, n);
     cellar_status got = cellar_read_rows(r->d.memory, seq, layer, p0, n, k, v, &error);
-    if (seq < 0 || p0 < 0) {
+    if (seq < 0 || p0 < 0 || shape->kind != CELLAR_LAYER_ATTENTION) {
         round_judge(r, "cellar_read_rows", got, CELLAR_INVALID, &error, MODEL_AT_UNSAID);
         return;
     }
     if (n == 0 || (int64_t)p0 + n > INT32_MAX)
         return; /* not said what these are; they must only do no harm */
+    const model_sequence *sequence = memory_model_sequence(&r->model, seq);
     for (uint32_t i = 0; i < n; i++) {
-        const model_entry *entry = memory_model_find(&r->model, seq, p0 + (cellar_pos)i);
-        if (!entry) {
-            round_judge(r, "cellar_read_rows", got, CELLAR_NOT_FOUND, &error, p0 + (cellar_pos)i);
+        cellar_pos pos = p0 + (cellar_pos)i;
+        const model_entry *entry = memory_model_find(&r->model, seq, pos);
+        if (entry && is_shared_place(sequence, entry)) return;
+        if (!entry || !(entry->held >> r->model.group_of[layer] & 1)) {
+            round_judge(r, "cellar_read_rows", got, CELLAR_NOT_FOUND, &error, pos);
             return;
         }
         if (got == CELLAR_OK && !match_row(r, layer, entry, k + i * k_row, v + i * v_row)) return;
@@ -341,57 +539,8 @@ void round_fill_row(const diff_round *r, uint32_t layer, drive_row what, uint64_
                    ? shape->n_heads * shape->k_size
                    : shape->n_kv_heads * (what == DRIVE_K ? shape->k_size : shape->v_size);
     drive_fill(to, n, random_mix(r->d.seed + id, layer * 3 + what));
-    for (size_t i = 0; i < n && layer == 0; i++)
+    for (size_t i = 0; i < n && layer == r->mask_layer; i++)
         to[i] = what == DRIVE_K ? 0.0f : to[i] < 0 ? -1.0f : 1.0f;
-}
-
-static uint32_t pick_pool(uint64_t *random)
-{
-    static const uint32_t pools[] = {1,  7,  7,  7,  32, 32, 32,  32,  32,  32,
-                                     64, 64, 64, 64, 64, 64, 200, 200, 200, 1000};
-    return pools[random_below(random, sizeof pools / sizeof *pools)];
-}
-
-static void pick_layers(diff_round *r, uint64_t *random)
-{
-    static const cellar_rope_kind kinds[] = {CELLAR_ROPE_NONE, CELLAR_ROPE_NORMAL,
-                                             CELLAR_ROPE_NEOX};
-    cellar_layer *a = &r->d.layers[0], *b = &r->d.layers[1];
-    r->d.n_layers = 2;
-    *a = drive_layer(1, 1, 2, 32);
-    *b = drive_layer(2, 1, 4, 4);
-    a->rope.kind = kinds[random_below(random, 3)];
-    b->rope.kind = kinds[random_below(random, 3)];
-    b->rope.n_rot = random_one_in(random, 2) ? 0 : 2;
-    b->rope.yarn_attn = random_one_in(random, 2) ? 1.25 : 1;
-    b->k_type = random_one_in(random, 2) ? CELLAR_F16 : CELLAR_F32;
-    b->v_type = random_one_in(random, 2) ? CELLAR_F16 : CELLAR_F32;
-    a->is_causal = b->is_causal = !random_one_in(random, 5);
-}
-
-static bool open_round(diff_round *r)
-{
-    static const cellar_seq names[ROUND_SEQUENCES] = {0, 1, 7, INT32_MAX, 1000000, 2, 300, 65536};
-    uint64_t random = r->options.seed;
-    cellar_config config = cellar_config_init();
-    config.n_cells = pick_pool(&random);
-    config.n_ubatch = 1 + random_below(&random, 8);
-    config.cpu_mask = random_one_in(&random, 4) ? CELLAR_CPU_SCALAR : CELLAR_CPU_ALL;
-    r->n_names = 1 + random_below(&random, ROUND_SEQUENCES);
-    if (r->options.n_cells) config.n_cells = r->options.n_cells;
-    if (r->options.n_sequences) r->n_names = r->options.n_sequences;
-    memcpy(r->names, names, sizeof names);
-    pick_layers(r, &random);
-    r->d.seed = random;
-    memory_model_open(&r->model, config.n_cells);
-    r->model_of_real = drive_grab(config.n_cells, sizeof *r->model_of_real);
-    memset(r->model_of_real, 0xff, config.n_cells * sizeof *r->model_of_real);
-    round_log(r, "%u cells, %u sequences, micro-batches of %u, %s", config.n_cells, r->n_names,
-              config.n_ubatch, r->d.layers[0].is_causal ? "causal" : "not causal");
-    cellar_error error = {0};
-    if (drive_open(&r->d, &config, &error) != CELLAR_OK)
-        return round_fail(r, "cellar_create: %s", error.message);
-    return drive_snapshot_take(&r->before, r->d.memory);
 }
 
 static void close_round(diff_round *r)
@@ -400,16 +549,39 @@ static void close_round(diff_round *r)
     memory_model_close(&r->model);
     drive_snapshot_free(&r->before);
     drive_snapshot_free(&r->after);
-    free(r->model_of_real);
+    for (uint32_t g = 0; g < MODEL_GROUPS; g++)
+        free(r->slot_of_real[g]);
+}
+
+/* The position behind the last. */
+static cellar_pos last_behind(const model_sequence *sequence)
+{
+    return sequence->n ? sequence->entries[sequence->n - 1].pos + 1 : 0;
+}
+
+/* Note what there is before an operation. */
+static void prepare(diff_round *r)
+{
+    memset(&r->permit, 0, sizeof r->permit);
+    r->permit.returned = -1;
+    for (uint32_t s = 0; s < r->n_names; s++)
+        r->permit.next_before[s] = last_behind(memory_model_sequence(&r->model, r->names[s]));
+    for (uint32_t i = 0; i < r->before.n_cells; i++) {
+        const cellar_cell *cell = &r->before.cells[i];
+        uint32_t g = r->model_group[cell->group];
+        bool is_state = r->model.groups[g].kind == CELLAR_LAYER_RECURRENT;
+        if (cell->pool < MODEL_POOLS) r->permit.used[g][is_state ? 0 : cell->pool]++;
+    }
+    r->reclaimed_before = r->before.stats.cells_reclaimed;
 }
 
 static void carry_out(diff_round *r, const operation *what)
 {
     static void (*const operations[OPERATION_KINDS])(diff_round *) = {
-        round_step,       do_remove, do_copy,     do_keep, do_shift,
-        do_shift_context, do_clear,  do_continue, do_read,
-    };
+        round_step,  do_remove, do_copy,   do_keep,   do_shift,      do_shift_context,   do_clear,
+        do_continue, do_read,   do_divide, do_rewind, do_checkpoint, do_drop_checkpoints};
     r->random = what->seed;
+    prepare(r);
     operations[what->kind](r);
     r->out->tally[TALLY_OPERATIONS]++;
     if (r->out->failed || !round_compare(r)) return;
@@ -424,7 +596,7 @@ void round_run(const round_options *options, const operation *list, uint32_t n, 
     r->options = *options;
     r->out = out;
     memset(out, 0, sizeof *out);
-    if (open_round(r))
+    if (round_open(r))
         for (uint32_t i = 0; i < n && !out->failed; i++) {
             out->at = i;
             carry_out(r, &list[i]);

@@ -1,215 +1,97 @@
 /*
- * differential_step.c: the operation "step" of the differential test: draw a batch (good or bad),
- * ask the model what must happen, and take the library through it.
+ * differential_step.c: the operation "step" of the differential test: take the library through a
+ * batch that differential_batch.c drew.
  *
  * Micro-batches and layers are stored in a random legal order, sometimes with a call that is not
  * legal in between; some steps try to change the memory while they are open (CELLAR_BUSY), some are
  * aborted half way. In a sample of the steps every query is attended, some of them again after
- * later micro-batches were stored, and compared with brute force over the tokens that the model
- * says it sees.
+ * later micro-batches were stored (differential_attend.c).
  */
 #include "differential.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* A batch with room for its arrays, and what the model says about it. */
-typedef struct trial {
-    cellar_batch batch;
-    cellar_token *tokens;
-    cellar_pos *given;     /* positions as handed over */
-    cellar_pos *positions; /* where they stand */
-    uint32_t *seq_begin;
-    cellar_seq *seqs;
-    uint32_t *ubatch_of; /* [n_tokens] filled when the step is open */
-    uint32_t *stored;    /* [n_layers] micro-batches stored so far */
-    uint64_t first_id;   /* token i's rows are named first_id + i */
-    cellar_status expected;
-    int64_t at;
-} trial;
+/* ---- micro-batches --------------------------------------------------------------------------- */
 
-static void free_trial(trial *t)
+static cellar_split effective_split(const diff_round *r)
 {
-    free(t->tokens);
-    free(t->given);
-    free(t->positions);
-    free(t->seq_begin);
-    free(t->seqs);
-    free(t->ubatch_of);
-    free(t->stored);
+    if (r->split != CELLAR_SPLIT_AUTO) return r->split;
+    bool is_equal = r->model.n_pools > 1 || memory_model_recurrent_group(&r->model) != MODEL_NONE;
+    return is_equal ? CELLAR_SPLIT_EQUAL : CELLAR_SPLIT_SIMPLE;
 }
 
-static void make_room(const diff_round *r, trial *t, uint32_t n)
+/* Do two tokens stand in the same sequences? */
+static bool same_sequences(const trial *t, uint32_t a, uint32_t b)
 {
-    memset(t, 0, sizeof *t);
-    t->batch = cellar_batch_init();
-    t->batch.n_tokens = n;
-    t->tokens = drive_grab(n, sizeof *t->tokens);
-    t->given = drive_grab(n, sizeof *t->given);
-    t->positions = drive_grab(n, sizeof *t->positions);
-    t->seq_begin = drive_grab(n + 1, sizeof *t->seq_begin);
-    t->seqs = drive_grab((size_t)n * ROUND_SEQUENCES, sizeof *t->seqs);
-    t->ubatch_of = drive_grab(n, sizeof *t->ubatch_of);
-    t->stored = drive_grab(r->d.n_layers, sizeof *t->stored);
-    t->first_id = r->model.next_id;
-}
-
-/* ---- drawing a batch ------------------------------------------------------------------------- */
-
-static uint32_t pick_length(diff_round *r)
-{
-    uint32_t n_free = r->model.n_cells - memory_model_count_used(&r->model);
-    /* clang-format off */
-    switch (random_below(&r->random, 16)) {
-    case 0: return n_free + 1;
-    case 1: return random_one_in(&r->random, 3) ? n_free : 1 + n_free / 4;
-    case 2:
-    case 3:
-    case 4:
-    case 5: return 1 + random_below(&r->random, 2 * r->d.n_ubatch + 2);
-    case 6: return random_one_in(&r->random, 8) ? 0 : 2;
-    default: return 1;
-    }
-    /* clang-format on */
-}
-
-static bool hold_the_same(diff_round *r, cellar_seq a, cellar_seq b)
-{
-    memory_model_sequence(&r->model, a);
-    memory_model_sequence(&r->model, b);
-    const model_sequence *x = memory_model_sequence(&r->model, a);
-    const model_sequence *y = memory_model_sequence(&r->model, b);
-    return x->n == y->n &&
-           (x->n == 0 || !memcmp(x->entries, y->entries, x->n * sizeof *x->entries));
-}
-
-/* A sequence and, mostly, those that hold the same as it. */
-static uint32_t pick_set(diff_round *r, cellar_seq *set)
-{
-    uint32_t n = 1;
-    set[0] = round_pick_sequence(r);
-    for (uint32_t s = 0; s < r->n_names; s++) {
-        cellar_seq name = r->names[s];
-        if (name != set[0] && (hold_the_same(r, set[0], name) ? random_one_in(&r->random, 2)
-                                                              : random_one_in(&r->random, 60)))
-            set[n++] = name;
-    }
-    return n;
-}
-
-/* All tokens of the first part in one set of sequences, the others each in one of it. */
-static void draw_sets(diff_round *r, trial *t)
-{
-    cellar_seq set[ROUND_SEQUENCES];
-    uint32_t n_set = pick_set(r, set), n = t->batch.n_tokens;
-    uint32_t together = n ? random_below(&r->random, n + 1) : 0;
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t first = t->seq_begin[i], n_here = i < together ? n_set : 1;
-        for (uint32_t s = 0; s < n_here; s++)
-            t->seqs[first + s] = i < together ? set[s] : set[random_below(&r->random, n_set)];
-        t->seq_begin[i + 1] = first + n_here;
-    }
-    t->batch.seq_begin = t->seq_begin;
-    t->batch.seqs = t->seqs;
-}
-
-static void draw_singles(diff_round *r, trial *t)
-{
-    bool is_one = random_one_in(&r->random, 2);
-    cellar_seq seq = round_pick_sequence(r);
-    for (uint32_t i = 0; i < t->batch.n_tokens; i++)
-        t->seqs[i] = is_one ? seq : round_pick_sequence(r);
-    t->batch.seqs = t->seqs;
-}
-
-static void draw_tokens(diff_round *r, trial *t)
-{
-    if (random_one_in(&r->random, 8)) return; /* unknown: NULL */
-    for (uint32_t i = 0; i < t->batch.n_tokens; i++)
-        t->tokens[i] = random_one_in(&r->random, 30)
-                           ? -1
-                           : (cellar_token)((t->first_id + i) & INT32_MAX);
-    t->batch.tokens = t->tokens;
-}
-
-/* Positions as they would come anyway; an empty sequence may begin anywhere; some are wrong. */
-static void draw_positions(diff_round *r, trial *t)
-{
-    int64_t at;
-    uint32_t n = t->batch.n_tokens;
-    if (n == 0 || n > r->model.n_cells || random_one_in(&r->random, 2)) return;
-    if (memory_model_plan(&r->model, &t->batch, t->given, &at) == CELLAR_INVALID) return;
-    if (random_one_in(&r->random, 4)) { /* a start that is not 0, for all sequences alike */
-        cellar_pos start = random_one_in(&r->random, 3)
-                               ? INT32_MAX - random_between(&r->random, 1, 20)
-                               : random_between(&r->random, 0, 50);
-        for (uint32_t i = 0; i < n; i++) {
-            uint32_t n_seqs;
-            cellar_seq seq = *memory_model_batch_seqs(&t->batch, i, &n_seqs);
-            if (memory_model_pos_max(&r->model, seq) < 0)
-                t->given[i] = (int64_t)t->given[i] + start > INT32_MAX ? INT32_MAX
-                                                                       : t->given[i] + start;
-        }
-    }
-    if (random_one_in(&r->random, 12)) {
-        cellar_pos *moved = &t->given[random_below(&r->random, n)];
-        int64_t to = (int64_t)*moved + random_between(&r->random, -2, 2);
-        *moved = to > INT32_MAX ? INT32_MAX : (cellar_pos)to;
-    }
-    t->batch.positions = t->given;
-}
-
-/* Break a rule that the model need not understand; false: left as it is. */
-static bool spoil(diff_round *r, trial *t)
-{
-    uint32_t n = t->batch.n_tokens;
-    if (n == 0 || !random_one_in(&r->random, 30)) return false;
-    uint32_t i = random_below(&r->random, n);
-    switch (random_below(&r->random, 5)) {
-    case 0:
-        t->batch.struct_size = 0;
-        break;
-    case 1:
-        t->batch.struct_size--;
-        break;
-    case 2:
-        if (n > r->model.n_cells) return false; /* its tokens are not looked at */
-        t->batch.seqs = t->seqs;
-        t->seqs[t->batch.seq_begin ? t->seq_begin[i] : i] = -1 - random_between(&r->random, 0, 3);
-        break;
-    case 3:
-        if (!t->batch.seq_begin) return false;
-        t->batch.seqs = NULL;
-        break;
-    default:
-        if (!t->batch.seq_begin) return false;
-        t->seq_begin[i + 1] = random_one_in(&r->random, 2) ? t->seq_begin[i] : 0;
-        break;
-    }
-    t->expected = CELLAR_INVALID;
-    t->at = MODEL_AT_UNSAID;
+    uint32_t n, m;
+    const cellar_seq *x = memory_model_batch_seqs(&t->batch, a, &n);
+    memory_model_batch_seqs(&t->batch, b, &m);
+    for (uint32_t s = 0; s < n; s++)
+        if (n != m || !trial_stands_in(t, b, x[s])) return false;
     return true;
 }
 
-static void draw(diff_round *r, trial *t)
+/* The segments cut the micro-batch into stretches of tokens in the same sequences. */
+static bool match_segments(diff_round *r, const trial *t, uint32_t u, const cellar_ubatch *ubatch)
 {
-    make_room(r, t, pick_length(r));
-    uint32_t shape = random_below(&r->random, 8);
-    if (shape < 2 && r->d.layers[0].is_causal)
-        draw_sets(r, t);
-    else if (shape < 7)
-        draw_singles(r, t);
-    draw_tokens(r, t);
-    draw_positions(r, t);
-    if (!spoil(r, t)) t->expected = memory_model_plan(&r->model, &t->batch, t->positions, &t->at);
+    uint32_t next = 0;
+    cellar_split split = effective_split(r);
+    for (uint32_t s = 0; s < ubatch->n_segments; s++) {
+        const cellar_segment *part = &ubatch->segments[s];
+        if (part->first != next || part->n_tokens == 0 ||
+            part->n_tokens > ubatch->n_tokens - part->first)
+            return round_fail(r, "micro-batch %u: segment %u is %u tokens from %u on", u, s,
+                              part->n_tokens, part->first);
+        for (uint32_t i = 0; i < part->n_tokens; i++)
+            if (!same_sequences(t, ubatch->indices[part->first], ubatch->indices[part->first + i]))
+                return round_fail(r, "micro-batch %u: segment %u mixes sequences", u, s);
+        if (!trial_stands_in(t, ubatch->indices[part->first], part->seq))
+            return round_fail(r, "micro-batch %u: segment %u is not sequence %d's", u, s,
+                              part->seq);
+        if (split == CELLAR_SPLIT_EQUAL && part->n_tokens != ubatch->segments[0].n_tokens)
+            return round_fail(r, "micro-batch %u: %u and %u tokens in an equal split", u,
+                              ubatch->segments[0].n_tokens, part->n_tokens);
+        next += part->n_tokens;
+    }
+    if (next != ubatch->n_tokens)
+        return round_fail(r, "micro-batch %u: segments hold %u of %u tokens", u, next,
+                          ubatch->n_tokens);
+    if (split == CELLAR_SPLIT_BY_SEQUENCE && ubatch->n_segments != 1)
+        return round_fail(r, "micro-batch %u: %u sequences", u, ubatch->n_segments);
+    for (uint32_t s = 0; s < ubatch->n_segments && split == CELLAR_SPLIT_EQUAL; s++)
+        for (uint32_t o = 0; o < s; o++)
+            if (same_sequences(t, ubatch->indices[ubatch->segments[s].first],
+                               ubatch->indices[ubatch->segments[o].first]))
+                return round_fail(r, "micro-batch %u: a sequence has two segments", u);
+    r->out->tally[TALLY_EQUAL] += split == CELLAR_SPLIT_EQUAL && ubatch->n_segments > 1;
+    r->out->tally[TALLY_BY_SEQUENCE] += split == CELLAR_SPLIT_BY_SEQUENCE;
+    return true;
 }
 
-/* ---- an open step ---------------------------------------------------------------------------- */
+/* Every token after those before it in its sequences: in the micro-batch, and in all of them. */
+static bool match_order(diff_round *r, const trial *t, uint32_t u, const cellar_ubatch *ubatch,
+                        uint32_t i)
+{
+    uint32_t me = ubatch->indices[i];
+    for (uint32_t j = 0; j < me; j++) {
+        uint32_t n;
+        const cellar_seq *seqs = memory_model_batch_seqs(&t->batch, j, &n);
+        bool is_before = false;
+        for (uint32_t s = 0; s < n; s++)
+            is_before |= trial_stands_in(t, me, seqs[s]);
+        if (is_before && t->ubatch_of[j] == UINT32_MAX)
+            return round_fail(r, "micro-batch %u computes token %u before token %u", u, me, j);
+    }
+    return true;
+}
 
-/* The micro-batches together are the batch, in order, none longer than allowed. */
+/* The micro-batches together are the batch, none longer than allowed. */
 static bool learn_ubatches(diff_round *r, trial *t)
 {
     uint32_t n = cellar_count_ubatches(r->d.memory), seen = 0;
+    bool is_simple = effective_split(r) == CELLAR_SPLIT_SIMPLE, is_ordered = true;
+    memset(t->ubatch_of, 0xff, t->batch.n_tokens * sizeof *t->ubatch_of);
     for (uint32_t u = 0; u < n; u++) {
         cellar_ubatch ubatch;
         cellar_error error;
@@ -219,144 +101,47 @@ static bool learn_ubatches(diff_round *r, trial *t)
         if (ubatch.n_tokens < 1 || ubatch.n_tokens > r->d.n_ubatch)
             return round_fail(r, "micro-batch %u has %u tokens", u, ubatch.n_tokens);
         for (uint32_t i = 0; i < ubatch.n_tokens; i++, seen++) {
-            if (seen >= t->batch.n_tokens || ubatch.indices[i] != seen ||
-                ubatch.positions[i] != t->positions[seen])
-                return round_fail(r, "micro-batch %u token %u is token %u at %d, expected %u at %d",
-                                  u, i, ubatch.indices[i], ubatch.positions[i], seen,
-                                  seen < t->batch.n_tokens ? t->positions[seen] : -1);
-            t->ubatch_of[seen] = u;
+            uint32_t me = ubatch.indices[i];
+            if (me >= t->batch.n_tokens || t->ubatch_of[me] != UINT32_MAX ||
+                ubatch.positions[i] != t->positions[me] || (is_simple && me != seen))
+                return round_fail(r, "micro-batch %u token %u is token %u at %d", u, i, me,
+                                  ubatch.positions[i]);
+            if (!match_order(r, t, u, &ubatch, i)) return false;
+            t->ubatch_of[me] = u;
+            is_ordered &= me == seen;
         }
+        bool is_last = seen == t->batch.n_tokens;
+        if (is_simple && !is_last && ubatch.n_tokens != r->d.n_ubatch)
+            return round_fail(r, "micro-batch %u has %u tokens", u, ubatch.n_tokens);
+        if (!match_segments(r, t, u, &ubatch)) return false;
     }
     cellar_ubatch none;
     if (seen != t->batch.n_tokens ||
         cellar_get_ubatch(r->d.memory, n, &none, NULL) != CELLAR_INVALID)
         return round_fail(r, "%u micro-batches hold %u of %u tokens", n, seen, t->batch.n_tokens);
+    r->out->tally[TALLY_CUT_BETWEEN] += !is_ordered;
     return true;
-}
-
-/* The tokens of micro-batch u: [*first, *first + n). */
-static uint32_t span(const trial *t, uint32_t u, uint32_t *first)
-{
-    uint32_t n = 0;
-    for (uint32_t i = t->batch.n_tokens; i-- > 0;)
-        if (t->ubatch_of[i] == u) {
-            *first = i;
-            n++;
-        }
-    return n;
-}
-
-static float *rows_of(const diff_round *r, const trial *t, uint32_t u, uint32_t layer,
-                      drive_row what, size_t row)
-{
-    uint32_t first = 0, n = span(t, u, &first);
-    float *rows = drive_grab(n * row, sizeof *rows);
-    for (uint32_t i = 0; i < n; i++)
-        round_fill_row(r, layer, what, t->first_id + first + i, rows + i * row);
-    return rows;
 }
 
 static bool store(diff_round *r, trial *t, uint32_t u, uint32_t layer, cellar_status expected)
 {
     const cellar_layer *shape = &r->d.layers[layer];
-    float *k = rows_of(r, t, u, layer, DRIVE_K, (size_t)shape->n_kv_heads * shape->k_size);
-    float *v = rows_of(r, t, u, layer, DRIVE_V, (size_t)shape->n_kv_heads * shape->v_size);
+    cellar_ubatch ubatch;
     cellar_error error;
-    cellar_status got = cellar_store(r->d.memory, u, layer, k, v, &error);
-    uint32_t first;
-    if (got == CELLAR_OK) r->rows_written += span(t, u, &first);
+    cellar_status got = cellar_get_ubatch(r->d.memory, u, &ubatch, NULL);
+    if (got != CELLAR_OK) return round_fail(r, "micro-batch %u is gone", u);
+    if (shape->kind == CELLAR_LAYER_RECURRENT) {
+        if (expected == CELLAR_OK && !trial_compute_states(r, t, u, layer)) return false;
+        got = cellar_confirm(r->d.memory, u, layer, &error);
+        return round_judge(r, "cellar_confirm", got, expected, &error, MODEL_AT_UNSAID);
+    }
+    float *k = trial_rows(r, t, &ubatch, layer, DRIVE_K, (size_t)shape->n_kv_heads * shape->k_size);
+    float *v = trial_rows(r, t, &ubatch, layer, DRIVE_V, (size_t)shape->n_kv_heads * shape->v_size);
+    got = cellar_store(r->d.memory, u, layer, k, v, &error);
+    if (got == CELLAR_OK) r->rows_written += ubatch.n_tokens;
     free(k);
     free(v);
     return round_judge(r, "cellar_store", got, expected, &error, MODEL_AT_UNSAID);
-}
-
-/* ---- attention ------------------------------------------------------------------------------- */
-
-static bool stands_in(const cellar_batch *batch, uint32_t i, cellar_seq seq)
-{
-    uint32_t n;
-    const cellar_seq *seqs = memory_model_batch_seqs(batch, i, &n);
-    for (uint32_t s = 0; s < n; s++)
-        if (seqs[s] == seq) return true;
-    return false;
-}
-
-/* Rows that token `me` sees, with room for their numbers behind each other in *numbers. */
-static uint32_t gather_visible(diff_round *r, const trial *t, uint32_t me, uint32_t layer,
-                               attention_model_row *rows, float *numbers)
-{
-    uint32_t n_seqs, n = 0;
-    cellar_seq seq = *memory_model_batch_seqs(&t->batch, me, &n_seqs);
-    const model_sequence *past = memory_model_sequence(&r->model, seq);
-    size_t k_row = (size_t)r->d.layers[layer].n_kv_heads * r->d.layers[layer].k_size;
-    size_t v_row = (size_t)r->d.layers[layer].n_kv_heads * r->d.layers[layer].v_size;
-    uint64_t id;
-    for (uint32_t i = 0; i < past->n + t->batch.n_tokens; i++) {
-        if (i < past->n) {
-            const model_cell *cell = &r->model.cells[past->entries[i].cell];
-            rows[n] = (attention_model_row){past->entries[i].pos, cell->stored_pos, NULL, NULL};
-            id = cell->id;
-        } else {
-            uint32_t other = i - past->n;
-            bool is_seen = t->ubatch_of[other] <= t->ubatch_of[me] &&
-                           (!r->d.layers[layer].is_causal ||
-                            t->positions[other] <= t->positions[me]);
-            if (!is_seen || !stands_in(&t->batch, other, seq)) continue;
-            rows[n] = (attention_model_row){t->positions[other], t->positions[other], NULL, NULL};
-            id = t->first_id + other;
-        }
-        float *k = numbers + n * (k_row + v_row), *v = k + k_row;
-        round_fill_row(r, layer, DRIVE_K, id, k);
-        round_fill_row(r, layer, DRIVE_V, id, v);
-        rows[n].k = k;
-        rows[n++].v = v;
-    }
-    return n;
-}
-
-static bool match_query(diff_round *r, const trial *t, uint32_t me, uint32_t layer, const float *q,
-                        const float *got)
-{
-    enum { ROW = 40, OUT = 32, HEADS = 2 };
-    uint32_t most = t->batch.n_tokens, n_seqs;
-    const cellar_seq *seqs = memory_model_batch_seqs(&t->batch, me, &n_seqs);
-    double out[OUT], bound[HEADS];
-    most += memory_model_sequence(&r->model, *seqs)->n;
-    attention_model_row *rows = drive_grab(most, sizeof *rows);
-    float *numbers = drive_grab((size_t)most * ROW, sizeof *numbers);
-    uint32_t n = gather_visible(r, t, me, layer, rows, numbers);
-    attention_model_attend(&r->d.layers[layer], q, t->positions[me], rows, n, out, bound);
-    double worst = attention_model_worst(&r->d.layers[layer], got, out, bound);
-    free(rows);
-    free(numbers);
-    r->out->tally[TALLY_ATTENDED]++;
-    if (worst > 1)
-        return round_fail(
-            r,
-            "token %u of the batch, position %d, layer %u: attention over %u tokens is "
-            "%.3g times the bound away (first number %g, expected %g)",
-            me, t->positions[me], layer, n, worst, (double)got[0], out[0]);
-    return true;
-}
-
-static bool attend(diff_round *r, const trial *t, uint32_t u, uint32_t layer)
-{
-    const cellar_layer *shape = &r->d.layers[layer];
-    size_t q_row = (size_t)shape->n_heads * shape->k_size;
-    size_t out_row = (size_t)shape->n_heads * shape->v_size;
-    uint32_t first = 0, n = span(t, u, &first);
-    float *q = rows_of(r, t, u, layer, DRIVE_Q, q_row), *out = drive_grab(n * out_row, sizeof *out);
-    memset(out, 0xff, n * out_row * sizeof *out); /* NaN: every number has to be written */
-    cellar_error error;
-    bool is_good = round_judge(r, "cellar_attend",
-                               cellar_attend(r->d.memory, u, layer, q, out, &error), CELLAR_OK,
-                               &error, -1);
-    for (uint32_t i = 0; i < n && is_good; i++)
-        if (n <= 12 || random_one_in(&r->random, n / 8))
-            is_good = match_query(r, t, first + i, layer, q + i * q_row, out + i * out_row);
-    free(q);
-    free(out);
-    return is_good;
 }
 
 /* ---- carrying a step out --------------------------------------------------------------------- */
@@ -367,6 +152,7 @@ static bool try_busy(diff_round *r)
     cellar_memory *memory = r->d.memory;
     cellar_seq seq = round_pick_sequence(r), other = round_pick_sequence(r);
     cellar_batch batch = cellar_batch_init();
+    cellar_pos from;
     batch.n_tokens = 1;
     batch.seqs = &seq;
     cellar_error error;
@@ -377,6 +163,14 @@ static bool try_busy(diff_round *r)
            round_judge(r, "keep in a step", cellar_keep(memory, seq, &error), CELLAR_BUSY, &error,
                        MODEL_AT_UNSAID) &&
            round_judge(r, "shift in a step", cellar_shift(memory, seq, 0, -1, 1, &error),
+                       CELLAR_BUSY, &error, MODEL_AT_UNSAID) &&
+           round_judge(r, "divide in a step", cellar_divide(memory, seq, 0, -1, 2, &error),
+                       CELLAR_BUSY, &error, MODEL_AT_UNSAID) &&
+           round_judge(r, "checkpoint in a step", cellar_checkpoint(memory, seq, &error),
+                       CELLAR_BUSY, &error, MODEL_AT_UNSAID) &&
+           round_judge(r, "drop in a step", cellar_drop_checkpoints(memory, seq, 0, -1, &error),
+                       CELLAR_BUSY, &error, MODEL_AT_UNSAID) &&
+           round_judge(r, "rewind in a step", cellar_rewind(memory, seq, 0, &from, &error),
                        CELLAR_BUSY, &error, MODEL_AT_UNSAID) &&
            round_judge(r, "clear in a step", cellar_clear(memory, &error), CELLAR_BUSY, &error,
                        MODEL_AT_UNSAID) &&
@@ -389,21 +183,26 @@ static bool match_open(diff_round *r, const trial *t)
 {
     if (!drive_snapshot_take(&r->after, r->d.memory))
         return round_fail(r, "an open step cannot be visited");
+    cellar_error error;
+    bool is_sound = round_judge(r, "cellar_check in a step", cellar_check(r->d.memory, &error),
+                                CELLAR_OK, &error, -1);
+    /* What a window gives up may go now; it is looked at when the step is over. */
+    if (!is_sound || memory_model_has_windows(&r->model)) return is_sound;
     bool same = r->after.n_runs == r->before.n_runs;
     for (uint32_t i = 0; i < r->after.n_runs && same; i++)
         same = r->after.runs[i].seq == r->before.runs[i].seq &&
                r->after.runs[i].pos == r->before.runs[i].pos &&
                r->after.runs[i].cell == r->before.runs[i].cell &&
+               r->after.runs[i].group == r->before.runs[i].group &&
                r->after.runs[i].len == r->before.runs[i].len;
     if (!same) return round_fail(r, "an open step can be seen in the runs");
+    if (memory_model_recurrent_group(&r->model) != MODEL_NONE) return true;
     if (r->after.stats.n_used != r->before.stats.n_used + t->batch.n_tokens ||
         r->after.n_cells != r->after.stats.n_used)
         return round_fail(r, "an open step of %u: used %u, visited %u, before %u",
                           t->batch.n_tokens, r->after.stats.n_used, r->after.n_cells,
                           r->before.stats.n_used);
-    cellar_error error;
-    return round_judge(r, "cellar_check in a step", cellar_check(r->d.memory, &error), CELLAR_OK,
-                       &error, -1);
+    return true;
 }
 
 /* Calls that are out of order. */
@@ -422,6 +221,19 @@ static bool try_wrong_store(diff_round *r, trial *t)
     return true;
 }
 
+/*
+ * May the layer store its next micro-batch now? A window group that has to reuse cells on the way
+ * needs all its layers to have stored the one before.
+ */
+static bool is_next(const diff_round *r, const trial *t, uint32_t layer)
+{
+    uint32_t group = r->model.group_of[layer];
+    if (!t->is_tight || r->model.groups[group].window.kind == CELLAR_WINDOW_NONE) return true;
+    for (uint32_t l = 0; l < r->d.n_layers; l++)
+        if (r->model.group_of[l] == group && t->stored[l] < t->stored[layer]) return false;
+    return true;
+}
+
 /* Store n_stores micro-batches (all, but in a step to be aborted); attend in a sample of steps. */
 static bool fill_step(diff_round *r, trial *t, bool is_sample, uint32_t n_stores)
 {
@@ -429,37 +241,81 @@ static bool fill_step(diff_round *r, trial *t, bool is_sample, uint32_t n_stores
     bool is_odd = random_one_in(&r->random, 6);
     for (uint32_t i = 0; i < n_stores; i++) {
         uint32_t layer = random_below(&r->random, r->d.n_layers);
-        while (t->stored[layer] == n)
+        while (t->stored[layer] == n || !is_next(r, t, layer))
             layer = (layer + 1) % r->d.n_layers;
         if (is_odd && !try_wrong_store(r, t)) return false;
         if (!store(r, t, t->stored[layer], layer, CELLAR_OK)) return false;
         t->stored[layer]++;
+        if (!is_sample || r->d.layers[layer].kind != CELLAR_LAYER_ATTENTION) continue;
+        bool is_kept = !t->is_tight ||
+                       r->model.groups[r->model.group_of[layer]].window.kind == CELLAR_WINDOW_NONE;
         uint32_t again = random_below(&r->random, t->stored[layer]);
-        if (is_sample && (!attend(r, t, t->stored[layer] - 1, layer) ||
-                          (again + 1 < t->stored[layer] && !attend(r, t, again, layer))))
+        if (!trial_attend(r, t, t->stored[layer] - 1, layer) ||
+            (is_kept && again + 1 < t->stored[layer] && !trial_attend(r, t, again, layer)))
             return false;
     }
     return true;
 }
 
+/* What the step asks of each group, and whether a window can give it without reusing cells. */
+static void note_wanted(diff_round *r, trial *t)
+{
+    uint32_t wanted[MODEL_POOLS];
+    memory_model_count_wanted(&r->model, &t->batch, wanted);
+    for (uint32_t g = 0; g < r->model.n_groups; g++) {
+        const model_group *group = &r->model.groups[g];
+        for (uint32_t p = 0; p < r->model.n_pools; p++) {
+            bool is_state = group->kind == CELLAR_LAYER_RECURRENT;
+            r->permit.wanted[g][is_state ? 0 : p] += wanted[p];
+            if (group->window.kind == CELLAR_WINDOW_NONE || wanted[p] == 0) continue;
+            uint32_t needed = memory_model_count_needed(&r->model, g, p);
+            t->is_tight |= needed + wanted[p] > group->capacity[p];
+        }
+    }
+}
+
+/* Checkpoints may have been made behind marked tokens, or every so many positions. */
+static void expect_checkpoints(diff_round *r, const trial *t)
+{
+    for (uint32_t i = 0; i < t->batch.n_tokens; i++) {
+        bool is_marked = t->batch.checkpoints && t->batch.checkpoints[i];
+        if (!is_marked && r->model.checkpoint_interval == 0) continue;
+        uint32_t n;
+        const cellar_seq *seqs = memory_model_batch_seqs(&t->batch, i, &n);
+        for (uint32_t s = 0; s < n; s++) {
+            model_sequence *sequence = memory_model_sequence(&r->model, seqs[s]);
+            if (!memory_model_has_checkpoint(sequence, t->positions[i] + 1))
+                memory_model_add_checkpoint(sequence, t->positions[i] + 1, false);
+        }
+    }
+}
+
 static bool finish(diff_round *r, trial *t, bool is_abort)
 {
     cellar_error error;
+    r->permit.is_step = true;
+    /* Room may have been made at the cost of checkpoints. */
+    memory_model_doubt_all_checkpoints(&r->model);
     if (is_abort) {
         cellar_abort(r->d.memory);
         r->model.next_id += t->batch.n_tokens; /* other rows for the next ones */
         r->out->tally[TALLY_ABORTS]++;
-        return round_unchanged(r, "cellar_abort");
+        return memory_model_has_windows(&r->model) || round_unchanged(r, "cellar_abort");
     }
     if (!round_judge(r, "cellar_commit", cellar_commit(r->d.memory, &error), CELLAR_OK, &error, -1))
         return false;
     uint32_t *cells = drive_grab(t->batch.n_tokens, sizeof *cells);
     memory_model_append(&r->model, &t->batch, t->positions, cells);
     free(cells);
+    r->permit.is_commit = true;
+    expect_checkpoints(r, t);
     r->out->tally[TALLY_COMMITS]++;
     for (uint32_t i = 0, n; i < t->batch.n_tokens; i++) {
         memory_model_batch_seqs(&t->batch, i, &n);
         r->out->tally[TALLY_TOGETHER] += n > 1;
+        r->out->tally[TALLY_POINTS] += t->batch.points != NULL;
+        r->out->tally[TALLY_SAME_PLACE] += i > 0 && t->positions[i] == t->positions[i - 1] &&
+                                           same_sequences(t, i, i - 1);
     }
     return true;
 }
@@ -467,6 +323,8 @@ static bool finish(diff_round *r, trial *t, bool is_abort)
 static void carry_through(diff_round *r, trial *t)
 {
     bool is_abort = random_one_in(&r->random, 6);
+    note_wanted(r, t);
+    memory_model_foresee_states(&r->model, &t->batch, t->positions, t->states);
     bool is_sample = random_one_in(&r->random, r->model.n_cells > 100 ? 25 : 6);
     if (!learn_ubatches(r, t) || (random_one_in(&r->random, 8) && !try_busy(r)) ||
         (random_one_in(&r->random, 4) && !match_open(r, t)))
@@ -481,27 +339,48 @@ static void carry_through(diff_round *r, trial *t)
 static void log_trial(diff_round *r, const trial *t)
 {
     if (!r->options.log) return;
-    round_log(r, "step of %u: %s", t->batch.n_tokens, cellar_status_text(t->expected));
-    for (uint32_t i = 0; i < t->batch.n_tokens && t->expected == CELLAR_OK; i++) {
+    round_log(r, "step of %u: may be %x", t->batch.n_tokens, t->verdict.allowed);
+    for (uint32_t i = 0; i < t->batch.n_tokens && (t->verdict.allowed & 1); i++) {
         uint32_t n;
         const cellar_seq *seqs = memory_model_batch_seqs(&t->batch, i, &n);
         for (uint32_t s = 0; s < n; s++)
-            round_log(r, "  token %u: sequence %d position %d", i, seqs[s], t->positions[i]);
+            round_log(r, "  token %u: sequence %d position %d%s", i, seqs[s], t->positions[i],
+                      t->batch.checkpoints && t->batch.checkpoints[i] ? ", checkpoint" : "");
     }
+}
+
+/* With a blur the library may know less than the model; then its own answers must agree. */
+static bool match_replay(diff_round *r, const trial *t)
+{
+    for (uint32_t i = 0; i < t->batch.n_tokens; i++) {
+        uint32_t n;
+        const cellar_seq *seqs = memory_model_batch_seqs(&t->batch, i, &n);
+        for (uint32_t s = 0; s < n; s++) {
+            const model_sequence *sequence = memory_model_sequence(&r->model, seqs[s]);
+            cellar_pos next = sequence->n ? sequence->entries[sequence->n - 1].pos + 1 : 0;
+            if (cellar_can_continue(r->d.memory, seqs[s], next, NULL, NULL) != CELLAR_OK)
+                return true;
+        }
+    }
+    return r->model.has_points || /* a token may go beside the last one, where more is seen */
+           round_fail(r, "a step has to be read again although every sequence can go on");
 }
 
 void round_step(diff_round *r)
 {
     trial t;
-    draw(r, &t);
+    trial_draw(r, &t);
     log_trial(r, &t);
     cellar_error error;
     cellar_status got = cellar_begin(r->d.memory, &t.batch, &error);
-    if (round_judge(r, "cellar_begin", got, t.expected, &error, t.at)) {
+    if (round_judge_verdict(r, "cellar_begin", got, t.verdict, &error)) {
+        if (got == CELLAR_REPLAY) match_replay(r, &t);
+        r->out->tally[TALLY_BEHIND_WINDOW] += got == CELLAR_REPLAY;
+        r->out->tally[TALLY_STATES_FULL] += got == CELLAR_FULL && t.verdict.at == MODEL_AT_UNSAID;
         if (got == CELLAR_OK)
             carry_through(r, &t);
         else
             round_unchanged(r, "cellar_begin");
     }
-    free_trial(&t);
+    trial_free(&t);
 }

@@ -29,17 +29,43 @@ static uint32_t allowed_cpu(void)
     return name && !strcmp(name, "scalar") ? CELLAR_CPU_SCALAR : CELLAR_CPU_ALL;
 }
 
-void scenario_open(drive *d, uint32_t n_cells, uint32_t n_ubatch)
+cellar_config scenario_config(uint32_t n_cells, uint32_t n_ubatch)
 {
     cellar_config config = cellar_config_init();
-    cellar_error error = {0};
     config.n_cells = n_cells;
     config.n_ubatch = n_ubatch;
     config.cpu_mask = allowed_cpu();
-    if (drive_open(d, &config, &error) != CELLAR_OK) {
-        fprintf(stderr, "scenarios: cellar_create: %s\n", error.message);
-        exit(1);
-    }
+    return config;
+}
+
+void scenario_make(drive *d, const cellar_config *config)
+{
+    cellar_error error = {0};
+    if (drive_open(d, config, &error) == CELLAR_OK) return;
+    n_broken++;
+    printf("    cellar_create: %s\n", error.message);
+}
+
+void scenario_open(drive *d, uint32_t n_cells, uint32_t n_ubatch)
+{
+    cellar_config config = scenario_config(n_cells, n_ubatch);
+    scenario_make(d, &config);
+}
+
+cellar_layer scenario_layer(cellar_type type, uint32_t size)
+{
+    cellar_layer layer = drive_layer(4, 2, size, size);
+    layer.rope.kind = CELLAR_ROPE_NEOX;
+    layer.k_type = layer.v_type = type;
+    return layer;
+}
+
+cellar_layer scenario_window_layer(cellar_window_kind kind, uint32_t size)
+{
+    cellar_layer layer = scenario_layer(CELLAR_F32, 8);
+    layer.window.kind = kind;
+    layer.window.size = size;
+    return layer;
 }
 
 void scenario_open_rotating(drive *d, cellar_type type, uint32_t n_cells, uint32_t n_ubatch)
@@ -47,20 +73,48 @@ void scenario_open_rotating(drive *d, cellar_type type, uint32_t n_cells, uint32
     memset(d, 0, sizeof *d);
     d->seed = 11;
     d->n_layers = 1;
-    d->layers[0] = drive_layer(4, 2, 8, 8);
-    d->layers[0].rope.kind = CELLAR_ROPE_NEOX;
-    d->layers[0].k_type = d->layers[0].v_type = type;
+    d->layers[0] = scenario_layer(type, 8);
     scenario_open(d, n_cells, n_ubatch);
+}
+
+static void *allocate_filled(void *context, size_t size, size_t align)
+{
+    size_t unit = align < sizeof(void *) ? sizeof(void *) : align;
+    size_t rounded = (size + unit - 1) / unit * unit;
+    void *block = aligned_alloc(unit, rounded ? rounded : unit);
+    if (block) memset(block, *(const unsigned char *)context, rounded ? rounded : unit);
+    return block;
+}
+
+static void release_filled(void *context, void *block, size_t size)
+{
+    (void)context;
+    (void)size;
+    free(block);
+}
+
+cellar_allocator scenario_allocator(const unsigned char *byte)
+{
+    union { /* the context is only read */
+        const unsigned char *in;
+        void *out;
+    } context = {byte};
+    return (cellar_allocator){allocate_filled, NULL, release_filled, context.out};
 }
 
 /* ---- seeing which tokens a query sees -------------------------------------------------------- */
 
-void scenario_open_counting(drive *d, uint32_t n_cells, uint32_t n_ubatch)
+void scenario_shape_counting(drive *d)
 {
     memset(d, 0, sizeof *d);
     d->n_layers = 1;
     d->layers[0] = drive_layer(1, 1, 2, SCENARIO_IDS);
     d->layers[0].rope.kind = CELLAR_ROPE_NORMAL;
+}
+
+void scenario_open_counting(drive *d, uint32_t n_cells, uint32_t n_ubatch)
+{
+    scenario_shape_counting(d);
     scenario_open(d, n_cells, n_ubatch);
 }
 
@@ -144,10 +198,15 @@ bool scenario_leaves_unchanged(drive *d, void (*act)(drive *d, void *argument), 
     drive_snapshot before = {0}, after = {0};
     char why[200] = "the memory could not be visited";
     bool is_same = drive_snapshot_take(&before, d->memory);
+    uint64_t picture = scenario_picture(d->memory);
     act(d, argument);
     is_same = is_same && drive_snapshot_take(&after, d->memory) &&
               drive_snapshot_equal(&before, &after, why);
     if (!is_same) printf("    changed: %s\n", why);
+    if (is_same && picture != scenario_picture(d->memory)) {
+        printf("    changed: something that no run, cell or count shows\n");
+        is_same = false;
+    }
     drive_snapshot_free(&before);
     drive_snapshot_free(&after);
     return is_same;
@@ -172,6 +231,74 @@ void scenario_expected_key(const drive *d, cellar_token token, cellar_pos stored
     free(all);
 }
 
+double scenario_worst(const drive *d, uint32_t number, const cellar_layer *layer,
+                      cellar_token token, cellar_pos pos, const scenario_key *keys, uint32_t n,
+                      const float *got)
+{
+    size_t k_row = (size_t)layer->n_kv_heads * layer->k_size;
+    size_t v_row = (size_t)layer->n_kv_heads * layer->v_size;
+    size_t n_out = (size_t)layer->n_heads * layer->v_size;
+    attention_model_row *rows = drive_grab(n, sizeof *rows);
+    float *k = drive_grab(n * k_row, sizeof *k), *v = drive_grab(n * v_row, sizeof *v);
+    float *q = drive_grab((size_t)layer->n_heads * layer->k_size, sizeof *q);
+    double *out = drive_grab(n_out + layer->n_heads, sizeof *out);
+    for (uint32_t i = 0; i < n; i++) {
+        drive_token_row(d, number, DRIVE_K, keys[i].token, k + i * k_row);
+        drive_token_row(d, number, DRIVE_V, keys[i].token, v + i * v_row);
+        rows[i] = (attention_model_row){keys[i].pos, keys[i].stored, k + i * k_row, v + i * v_row};
+    }
+    drive_token_row(d, number, DRIVE_Q, token, q);
+    attention_model_attend(layer, q, pos, rows, n, out, out + n_out);
+    double worst = attention_model_worst(layer, got, out, out + n_out);
+    free(rows);
+    free(k);
+    free(v);
+    free(q);
+    free(out);
+    return worst;
+}
+
+float *scenario_plainly(const drive *d, const cellar_config *config, const cellar_token *tokens,
+                        uint32_t n, uint32_t n_at_once)
+{
+    drive plain = *d;
+    cellar_config alone = *config;
+    size_t row = play_row_size(d);
+    float *out = drive_grab(n * row, sizeof *out);
+    alone.n_cells = config->n_pools * (n + 64);
+    alone.pool_cells = NULL;
+    alone.n_sequences = config->n_pools;
+    alone.checkpoint_bytes = alone.rollback_bytes = 0;
+    scenario_make(&plain, &alone);
+    for (uint32_t i = 0; i < n; i += n_at_once) {
+        cellar_batch batch = cellar_batch_init();
+        batch.n_tokens = n - i < n_at_once ? n - i : n_at_once;
+        batch.tokens = tokens + i;
+        scenario_check(play_step(&plain, &batch, out + i * row, NULL) == CELLAR_OK,
+                       "a plain run is read", __FILE__, __LINE__);
+    }
+    drive_close(&plain);
+    return out;
+}
+
+cellar_token *scenario_tokens(cellar_token *tokens, cellar_token first, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        tokens[i] = first + (cellar_token)i;
+    return tokens + n;
+}
+
+bool scenario_answers_plainly(const drive *d, const cellar_config *config,
+                              const cellar_token *tokens, uint32_t n_all, const float *got,
+                              uint32_t n)
+{
+    size_t row = play_row_size(d);
+    float *want = scenario_plainly(d, config, tokens, n_all, 1);
+    bool is_same = scenario_same_bits(got, want + (n_all - n) * row, n * row);
+    free(want);
+    return is_same;
+}
+
 bool scenario_same_bits(const float *a, const float *b, size_t n)
 {
     return memcmp(a, b, n * sizeof *a) == 0;
@@ -186,19 +313,30 @@ bool scenario_all_finite(const float *a, size_t n)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
+static const scenario *const tables[] = {
+    scenarios_basic,       scenarios_equality, scenarios_defects,   scenarios_windows,
+    scenarios_recurrent,   scenarios_pools,    scenarios_positions, scenarios_types,
+    scenarios_checkpoints, scenarios_free,     scenarios_groups,    scenarios_story,
+};
+
 int main(int argc, char **argv)
 {
-    const scenario *const tables[] = {scenarios_basic, scenarios_equality, scenarios_defects};
-    uint32_t passed = 0, failed = 0;
+    uint32_t passed = 0, failed = 0, skipped = 0;
+    const char *word = argc > 1 ? argv[1] : "";
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
         for (const scenario *s = tables[t]; s->name; s++) {
-            if (argc > 1 && !strstr(s->name, argv[1])) continue;
+            if (!strstr(s->name, word)) continue;
             n_broken = 0;
             s->run();
             printf("%s %s\n", n_broken ? "FAIL" : "ok  ", s->name);
             fflush(stdout);
             *(n_broken ? &failed : &passed) += 1;
         }
-    printf("%u passed, %u failed, 0 skipped\n", passed, failed);
+    for (const scenario_later *s = scenarios_later; s->name; s++) {
+        if (!strstr(s->name, word)) continue;
+        printf("skip %s: %s\n", s->name, s->why);
+        skipped++;
+    }
+    printf("%u passed, %u failed, %u skipped\n", passed, failed, skipped);
     return failed > 0 || passed == 0;
 }

@@ -1,7 +1,7 @@
 /*
  * scenarios_defects.c: faults of the design that this one replaces, by their numbers, each held
- * down by a test: D2 D3 D4 D7 D8 D9 D13 D16 D30 D35 D36 D37 D38 D43. Those about windows, recurrent
- * layers, quantised rows, streams, division of positions and files come with those parts.
+ * down by a test: D2 D3 D4 D7 D8 D9 D13 D16 D30 D35 D36 D37 D38 D43 for one pool of full attention.
+ * Those about windows, recurrent layers, quantised rows, pools and positions stand with those parts.
  */
 #include "scenarios.h"
 

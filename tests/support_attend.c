@@ -74,7 +74,7 @@ void walk_open(walk *w)
 {
     const cellar_layer *d = &w->description;
     cellar_allocator none = {NULL, NULL, NULL, NULL};
-    cl_alloc_init(&w->alloc, &none);
+    cl_alloc_init(&w->alloc, &none, 0);
     cl_kernels_fill(&w->kernels, w->cpu_mask);
     uint32_t store = w->store.read ? 1 : 0, n_blocks = cl_cells_blocks(w->n_cells);
     w->stores[1] = w->store;

@@ -83,8 +83,7 @@ static uint32_t place(uint32_t i, uint64_t seed)
 static bool sees(const cellar_layer *layer, const walk_key *key, const walk_query *query)
 {
     if (!cl_window_sees(&layer->window, key->pos, query->pos)) return false;
-    if (!layer->is_causal) return true;
-    if (key->pos != query->pos) return key->pos < query->pos;
+    if (key->pos != query->pos) return !layer->is_causal || key->pos < query->pos;
     return layer->rope.kind != CELLAR_ROPE_MROPE || !cl_attend_is_behind(key->point, query->point);
 }
 

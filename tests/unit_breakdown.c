@@ -48,7 +48,9 @@ static void assert_same_sizes(const cellar_sizes *a, const cellar_sizes *b)
 static items plan_of(const small_memory *small)
 {
     items all = {.most = MOST_ITEMS};
-    assert_int_equal(cellar_visit_plan(&small->config, take_item, &all, NULL), CELLAR_OK);
+    cellar_error error = {0};
+    if (cellar_visit_plan(&small->config, take_item, &all, &error) != CELLAR_OK)
+        fail_msg("%s", error.message);
     return all;
 }
 
@@ -205,6 +207,35 @@ static void *store_address(void *context, void *buffer)
     return buffer;
 }
 
+static bool store_read(void *context, void *buffer, size_t offset, void *to, size_t size)
+{
+    (void)context;
+    memcpy(to, (unsigned char *)buffer + offset, size);
+    return true;
+}
+
+static bool store_write(void *context, void *buffer, size_t offset, const void *from, size_t size)
+{
+    (void)context;
+    memcpy((unsigned char *)buffer + offset, from, size);
+    return true;
+}
+
+static bool store_copy(void *context, void *to, size_t to_offset, void *from, size_t from_offset,
+                       size_t size)
+{
+    (void)context;
+    memmove((unsigned char *)to + to_offset, (unsigned char *)from + from_offset, size);
+    return true;
+}
+
+static bool store_clear(void *context, void *buffer, size_t offset, size_t size)
+{
+    (void)context;
+    memset((unsigned char *)buffer + offset, 0, size);
+    return true;
+}
+
 static void rows_in_a_callers_store_are_counted_apart(void **state)
 {
     small_memory small;
@@ -212,6 +243,10 @@ static void rows_in_a_callers_store_are_counted_apart(void **state)
     cellar_row_store store = {.allocate = store_allocate,
                               .release = store_release,
                               .address = store_address,
+                              .read = store_read,
+                              .write = store_write,
+                              .copy = store_copy,
+                              .clear = store_clear,
                               .context = &in_store};
     (void)state;
     small_init(&small, 128);

@@ -104,7 +104,12 @@ static void damaged_runs_are_found(void **state)
     DAMAGE(&small, two->runs.items[0].cell, 1000, "covers cells 1000");
     DAMAGE(&small, cells->stored_pos[3], 7, "is stored for 7");
     DAMAGE(&small, three->pool, 0, "the rule says 1");
-    DAMAGE(&small, three->id, 5, "is not found by its name");
+    cl_sequence_table *table = &small.memory->groups[0].sequences.table;
+    uint32_t place = 0;
+    while (table->index[place] == CL_NO_SLOT)
+        place++;
+    DAMAGE(&small, table->index[place], CL_NO_SLOT, "is not found by its name");
+    DAMAGE(&small, table->n, 4, "sequences, counted as 4");
     /* A run cut in two by hand could be one. */
     assert_true(two->runs.capacity >= 2 || cl_runs_reserve(&two->runs, &small.memory->alloc, 2));
     two->runs.items[1] = two->runs.items[0];
@@ -114,7 +119,7 @@ static void damaged_runs_are_found(void **state)
     cl_run_set_len(&two->runs.items[1], 6);
     two->runs.n = 2;
     assert_corrupt(&small, "could be one");
-    cl_run_set_len(&two->runs.items[0], 5);
+    cl_run_set_len(&two->runs.items[0], 6);
     assert_corrupt(&small, "overlap");
     cl_run_set_len(&two->runs.items[0], 10);
     two->runs.n = 1;
@@ -166,17 +171,59 @@ static void damaged_losses_are_found(void **state)
     small_close(&small);
 }
 
-/* A window group of 16 cells that is full, and a step that takes eight of them again. */
+typedef struct labels {
+    cellar_cell item[16];
+    uint32_t n;
+} labels;
+
+static bool take_label(void *context, const cellar_cell *cell)
+{
+    labels *all = context;
+    all->item[all->n++] = *cell;
+    return all->n < 16;
+}
+
+static labels labels_of(const small_memory *small)
+{
+    labels all;
+    memset(&all, 0, sizeof all);
+    assert_int_equal(cellar_visit_cells(small->memory, take_label, &all, NULL), CELLAR_OK);
+    return all;
+}
+
+/* A window group of 16 cells that is full: a step has to take eight of them. */
+static void open_full_window(small_memory *small)
+{
+    small_init(small, 64);
+    small_add_attention(small, 8);
+    small_open(small);
+    small_read(small, 1, 3);
+    small_read(small, 1, 8);
+    small_read(small, 1, 5);
+    assert_sound(small);
+}
+
+static void an_abort_gives_taken_cells_back_as_they_were(void **state)
+{
+    small_memory small;
+    (void)state;
+    open_full_window(&small);
+    labels before = labels_of(&small);
+    assert_int_equal(before.n, 16);
+    small_begin(&small, 1, 8);
+    labels during = labels_of(&small);
+    assert_memory_not_equal(&before, &during, sizeof before);
+    cellar_abort(small.memory);
+    labels after = labels_of(&small);
+    assert_memory_equal(&before, &after, sizeof before);
+    small_close(&small);
+}
+
 static void damaged_steps_are_found(void **state)
 {
     small_memory small;
     (void)state;
-    small_init(&small, 64);
-    small_add_attention(&small, 8);
-    small_open(&small);
-    small_read(&small, 1, 8);
-    small_read(&small, 1, 8);
-    assert_sound(&small);
+    open_full_window(&small);
     small_begin(&small, 1, 8);
     assert_sound(&small);
     cl_group *group = &small.memory->groups[0];
@@ -267,6 +314,7 @@ int main(void)
         cmocka_unit_test(cells_of_another_pool_are_found),
         cmocka_unit_test(damaged_claims_are_found),
         cmocka_unit_test(damaged_losses_are_found),
+        cmocka_unit_test(an_abort_gives_taken_cells_back_as_they_were),
         cmocka_unit_test(damaged_steps_are_found),
         cmocka_unit_test(damaged_checkpoints_are_found),
         cmocka_unit_test(every_kind_of_memory_is_sound_in_every_phase),

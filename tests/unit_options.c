@@ -13,6 +13,7 @@
 
 #include <string.h>
 
+#include "cli/memory_options.h"
 #include "cli/options.h"
 
 /* What a line of arguments led to. */
@@ -153,6 +154,24 @@ static void every_mistake_is_told_with_what_was_expected(void **state)
     }
 }
 
+/* The choices of --cache-type-k and -v are all row types that the library has, by its names. */
+static void row_types_have_the_librarys_names(void **state)
+{
+    (void)state;
+    int n_known = 0, n_chosen = 0;
+    for (int type = 0; type < 64; type++)
+        n_known += cellar_type_name((cellar_type)type) != NULL;
+    for (; memory_type_names[n_chosen] != NULL; n_chosen++) {
+        bool is_known = false;
+        for (int type = 0; type < 64; type++) {
+            const char *name = cellar_type_name((cellar_type)type);
+            is_known = is_known || (name != NULL && !strcmp(name, memory_type_names[n_chosen]));
+        }
+        assert_true(is_known);
+    }
+    assert_int_equal(n_chosen, n_known);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -161,6 +180,7 @@ int main(void)
         cmocka_unit_test(operands_stand_anywhere_and_two_dashes_end_the_options),
         cmocka_unit_test(help_is_always_there),
         cmocka_unit_test(every_mistake_is_told_with_what_was_expected),
+        cmocka_unit_test(row_types_have_the_librarys_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

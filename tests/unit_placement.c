@@ -26,13 +26,15 @@ static uint32_t random_below(uint32_t n)
 }
 
 static cl_alloc alloc;
+static cl_pool pool;
 
 static cl_cells new_cells(uint32_t n)
 {
     cellar_allocator none = {NULL, NULL, NULL, NULL};
-    cl_alloc_init(&alloc, &none);
+    cl_alloc_init(&alloc, &none, 0);
     cl_cells cells;
-    assert_true(cl_cells_create(&cells, n, &alloc));
+    pool = (cl_pool){.n = n};
+    assert_true(cl_cells_create(&cells, &pool, 1, false, &alloc));
     return cells;
 }
 
@@ -72,7 +74,7 @@ static void masks_are_empty_outside_their_range(void **state)
 /* Take random cells away. */
 static void fragment(cl_cells *cells, uint32_t one_in)
 {
-    for (uint32_t i = 0; i < cells->n; i++)
+    for (uint32_t i = 0; i < cells->pools[0].n; i++)
         if (random_below(one_in) == 0) cl_cells_take(cells, i, 1, 1);
 }
 
@@ -86,7 +88,7 @@ static void n_free_cells_always_hold_n_tokens(void **state)
             if (random_below(3) == 0) cells.claims[b] = 1 + random_below(4);
         while (cells.n_free > 0) {
             uint32_t before = cells.n_free;
-            cl_request request = {1 + random_below(4), CL_NO_CELL, 1 + random_below(before)};
+            cl_request request = {1 + random_below(4), 0, CL_NO_CELL, 1 + random_below(before)};
             if (random_below(2)) request.tail = random_below(cells.n);
             cl_stretch *out = calloc(request.n, sizeof *out);
             assert_non_null(out);
@@ -111,7 +113,7 @@ static void a_sequence_goes_on_behind_its_tail(void **state)
     cl_cells cells = new_cells(256);
     cl_cells_take(&cells, 0, 40, 1);
     cl_stretch out[100];
-    cl_request request = {1, 39, 100};
+    cl_request request = {1, 0, 39, 100};
     assert_int_equal(cl_placement_choose(&cells, &request, out), 1);
     assert_int_equal(out[0].cell, 40);
     assert_int_equal(out[0].len, 100);
@@ -125,7 +127,7 @@ static void claimed_blocks_are_left_alone_until_nothing_else_is_free(void **stat
     cl_cells_take(&cells, 0, 1, 1);
     cells.claims[0] = 1;
     cl_stretch out[96];
-    cl_request other = {2, CL_NO_CELL, 64};
+    cl_request other = {2, 0, CL_NO_CELL, 64};
     assert_int_equal(cl_placement_choose(&cells, &other, out), 1);
     assert_int_equal(out[0].cell, 32);
     other.n = 65; /* one more than is unclaimed */
@@ -134,7 +136,7 @@ static void claimed_blocks_are_left_alone_until_nothing_else_is_free(void **stat
         total += out[i].len;
     assert_int_equal(total, 65);
     /* The owner itself goes on in its block. */
-    cl_request owner = {1, 0, 10};
+    cl_request owner = {1, 0, 0, 10};
     assert_int_equal(cl_placement_choose(&cells, &owner, out), 1);
     assert_int_equal(out[0].cell, 1);
     cl_cells_destroy(&cells, &alloc);
@@ -147,7 +149,7 @@ static void one_stretch_is_preferred_to_many(void **state)
     for (uint32_t i = 0; i < 160; i += 2)
         cl_cells_take(&cells, i, 1, 1);
     cl_stretch out[100];
-    cl_request request = {1, CL_NO_CELL, 100};
+    cl_request request = {1, 0, CL_NO_CELL, 100};
     assert_int_equal(cl_placement_choose(&cells, &request, out), 1);
     assert_int_equal(out[0].cell, 160);
     cl_cells_destroy(&cells, &alloc);
@@ -163,7 +165,7 @@ static void long_stretches_are_used_before_short_ones(void **state)
     for (uint32_t i = 160; i < 320; i += 16)
         cl_cells_take(&cells, i, 1, 1);
     cl_stretch out[150];
-    cl_request request = {1, CL_NO_CELL, 150};
+    cl_request request = {1, 0, CL_NO_CELL, 150};
     assert_int_equal(cl_placement_choose(&cells, &request, out), 10);
     for (uint32_t i = 0; i < 10; i++)
         assert_int_equal(out[i].len, 15);
@@ -183,7 +185,7 @@ static void counts_of_holders_and_the_free_map_agree(void **state)
     assert_int_equal(cl_cells_longest_free(&cells), 80);
     cl_cells_release(&cells, 15, 5);
     assert_int_equal(cells.n_free, 100);
-    assert_int_equal(cells.first_free, 0);
+    assert_int_equal(pool.first_free, 0);
     assert_int_equal(cl_cells_longest_free(&cells), 100);
     cl_cells_destroy(&cells, &alloc);
     assert_int_equal(alloc.bytes[CELLAR_BYTES_CELLS], 0);

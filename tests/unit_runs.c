@@ -72,7 +72,7 @@ static cl_alloc new_alloc(void)
 {
     cl_alloc alloc;
     cellar_allocator none = {NULL, NULL, NULL, NULL};
-    cl_alloc_init(&alloc, &none);
+    cl_alloc_init(&alloc, &none, 0);
     return alloc;
 }
 
@@ -162,12 +162,38 @@ static void erasing_between_two_cuts_removes_just_that_range(void **state)
     }
 }
 
+static void lists_are_equal_when_their_cells_and_positions_are(void **state)
+{
+    /* Positions 4, 5, 5, 6 in cells 7 to 10, in two ways; a shorter one; one with other cells. */
+    cl_run one[] = {{.pos = 4, .cell = 7, .len = 2, .step = 1},
+                    {.pos = 5, .cell = 9, .len = 1, .step = 1},
+                    {.pos = 6, .cell = 10, .len = 1, .step = 1}};
+    cl_run two[] = {{.pos = 4, .cell = 7, .len = 1, .step = 1},
+                    {.pos = 5, .cell = 8, .len = 2, .step = 0},
+                    {.pos = 6, .cell = 10, .len = 1, .step = 1}};
+    cl_run other[] = {{.pos = 4, .cell = 7, .len = 1, .step = 1},
+                      {.pos = 5, .cell = 8, .len = 1, .step = 1},
+                      {.pos = 6, .cell = 9, .len = 2, .step = 0}};
+    cl_runs a = {one, 3, 3}, b = {two, 3, 3}, shorter = {two, 2, 2}, c = {other, 3, 3};
+    cl_runs none = {NULL, 0, 0};
+    (void)state;
+    assert_true(cl_runs_equal(&a, &b));
+    assert_true(cl_runs_equal(&b, &a));
+    assert_true(cl_runs_equal(&none, &none));
+    assert_false(cl_runs_equal(&a, &shorter));
+    assert_false(cl_runs_equal(&shorter, &b));
+    assert_false(cl_runs_equal(&a, &c));
+    assert_false(cl_runs_equal(&c, &b));
+    assert_false(cl_runs_equal(&none, &a));
+}
+
 static void clipping_is_what_lies_in_the_range(void **state)
 {
     (void)state;
     cl_run run = {.pos = 10, .cell = 100, .len = 5, .step = 1, .shift = 3}, out;
     assert_false(cl_run_clip(&run, 0, 10, &out));
     assert_false(cl_run_clip(&run, 15, INT64_MAX, &out));
+    assert_false(cl_run_clip(&run, 12, 12, &out)); /* nothing, though the run lies around it */
     assert_true(cl_run_clip(&run, 12, 14, &out));
     assert_int_equal(out.pos, 12);
     assert_int_equal(out.cell, 102);
@@ -202,6 +228,7 @@ int main(void)
         cmocka_unit_test(find_is_the_first_run_that_ends_at_or_after_a_position),
         cmocka_unit_test(a_cut_and_a_join_leave_the_list_as_it_was),
         cmocka_unit_test(erasing_between_two_cuts_removes_just_that_range),
+        cmocka_unit_test(lists_are_equal_when_their_cells_and_positions_are),
         cmocka_unit_test(clipping_is_what_lies_in_the_range),
         cmocka_unit_test(tokens_that_share_a_position_make_one_run),
     };

@@ -395,6 +395,78 @@ static void points_of_an_image_are_those_that_were_given(void **state)
     small_close(&small);
 }
 
+/* ---- checkpoints ----------------------------------------------------------------------------- */
+
+typedef struct shown_checkpoints {
+    cellar_checkpoint_info item[MOST_SHOWN];
+    uint32_t n, most;
+} shown_checkpoints;
+
+static bool take_checkpoint(void *context, const cellar_checkpoint_info *info)
+{
+    shown_checkpoints *shown = context;
+    assert_true(shown->n < MOST_SHOWN);
+    shown->item[shown->n++] = *info;
+    return shown->n < shown->most;
+}
+
+static shown_checkpoints checkpoints_of(const small_memory *small, cellar_seq seq, uint32_t most)
+{
+    shown_checkpoints shown = {.most = most};
+    assert_int_equal(cellar_visit_checkpoints(small->memory, seq, take_checkpoint, &shown, NULL),
+                     CELLAR_OK);
+    return shown;
+}
+
+static void checkpoints_show_what_they_hold_and_who_has_them(void **state)
+{
+    small_memory small;
+    cellar_error error = {0};
+    (void)state;
+    small_init(&small, 100);
+    small_add_attention(&small, 8);
+    small_add_recurrent(&small);
+    small.config.is_window_full = true;
+    small.config.n_sequences = 4;
+    small_open(&small);
+    for (int i = 0; i < 2; i++) {
+        small_read(&small, 1, 6);
+        assert_int_equal(cellar_checkpoint(small.memory, 1, NULL), CELLAR_OK);
+    }
+    assert_int_equal(cellar_copy(small.memory, 1, 2, 0, -1, NULL), CELLAR_OK);
+    assert_int_equal(cellar_drop_checkpoints(small.memory, 2, 12, -1, NULL), CELLAR_OK);
+    shown_checkpoints shown = checkpoints_of(&small, 1, MOST_SHOWN);
+    assert_int_equal(shown.n, 2);
+    assert_int_equal(shown.item[0].position, 6);
+    assert_int_equal(shown.item[0].n_holders, 2);
+    assert_int_equal(shown.item[0].n_cells, 6);
+    assert_int_equal(shown.item[1].position, 12);
+    assert_int_equal(shown.item[1].n_holders, 1);
+    assert_int_equal(shown.item[1].n_cells, 7); /* what a query at 12 sees */
+    assert_int_not_equal(shown.item[0].state, CELLAR_NO_STATE);
+    assert_int_not_equal(shown.item[1].state, shown.item[0].state);
+    assert_int_equal(checkpoints_of(&small, 2, MOST_SHOWN).n, 1);
+    assert_int_equal(checkpoints_of(&small, 3, MOST_SHOWN).n, 0);
+    assert_int_equal(checkpoints_of(&small, 1, 1).n, 1);
+    assert_int_equal(cellar_visit_checkpoints(small.memory, 1, NULL, NULL, &error), CELLAR_INVALID);
+    assert_int_equal(cellar_visit_checkpoints(small.memory, -1, take_checkpoint, &shown, &error),
+                     CELLAR_INVALID);
+    small_close(&small);
+}
+
+static void a_memory_that_needs_no_checkpoints_shows_none(void **state)
+{
+    small_memory small;
+    (void)state;
+    small_init(&small, 32);
+    small_add_attention(&small, 0);
+    small_open(&small);
+    small_read(&small, 1, 6);
+    assert_int_equal(cellar_checkpoint(small.memory, 1, NULL), CELLAR_OK);
+    assert_int_equal(checkpoints_of(&small, 1, MOST_SHOWN).n, 0);
+    small_close(&small);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -412,6 +484,8 @@ int main(void)
         cmocka_unit_test(runs_name_their_group_shift_and_sequence),
         cmocka_unit_test(cells_name_their_group_pool_and_point),
         cmocka_unit_test(points_of_an_image_are_those_that_were_given),
+        cmocka_unit_test(checkpoints_show_what_they_hold_and_who_has_them),
+        cmocka_unit_test(a_memory_that_needs_no_checkpoints_shows_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

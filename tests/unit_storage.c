@@ -140,7 +140,7 @@ static void describe(fixture *f, addressing addresses, cellar_type type)
 {
     cellar_allocator none = {NULL, NULL, NULL, NULL};
     memset(f, 0, sizeof *f);
-    cl_alloc_init(&f->alloc, &none);
+    cl_alloc_init(&f->alloc, &none, 0);
     cl_kernels_fill(&f->kernels, UINT32_MAX);
     f->store.addresses = addresses;
     f->stores[1] = store_of(&f->store);
@@ -273,7 +273,7 @@ static void chunks_are_few_and_whole(void **state)
         finish(&f);
         describe(&f, NEVER, CELLAR_Q4_0);
         assert_int_equal(create(&f, n, NULL), CELLAR_OK);
-        assert_int_equal(f.alloc.bytes[CELLAR_BYTES_ROWS], own);
+        assert_int_equal(f.alloc.bytes[CELLAR_BYTES_ROWS], own + callers);
         assert_int_equal(f.store.bytes, callers);
         assert_int_equal(f.storage.callers_bytes, callers);
         finish(&f);
@@ -460,6 +460,30 @@ static void a_store_that_gives_no_buffer_leaves_everything_as_it_was(void **stat
     }
 }
 
+static void a_budget_holds_for_all_stores(void **state)
+{
+    (void)state;
+    fixture f;
+    cellar_error error;
+    size_t own, callers;
+    describe(&f, NEVER, CELLAR_F16);
+    assert_true(cl_storage_measure(&f.layout, 2, 5, &own, &callers));
+    for (uint64_t missing = 0; missing < own + callers; missing += 1 + missing * 3) {
+        describe(&f, NEVER, CELLAR_F16);
+        f.alloc.limit = own + callers - missing;
+        if (missing == 0) {
+            assert_int_equal(create(&f, 5, &error), CELLAR_OK);
+            assert_int_equal(cl_storage_resize(&f.storage, 6, &error), CELLAR_NO_MEMORY);
+            assert_int_equal(f.storage.n_blocks, 5);
+            finish(&f);
+        } else {
+            assert_int_equal(create(&f, 5, &error), CELLAR_NO_MEMORY);
+            nothing_is_held(&f);
+        }
+        assert_int_equal(error.reason, CELLAR_REASON_BUDGET);
+    }
+}
+
 static void a_store_that_fails_is_heard(void **state)
 {
     (void)state;
@@ -500,6 +524,7 @@ int main(void)
         cmocka_unit_test(a_group_without_rows_asks_for_nothing),
         cmocka_unit_test(a_state_is_a_block_of_one_cell),
         cmocka_unit_test(a_store_that_gives_no_buffer_leaves_everything_as_it_was),
+        cmocka_unit_test(a_budget_holds_for_all_stores),
         cmocka_unit_test(a_store_that_fails_is_heard),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

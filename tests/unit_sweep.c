@@ -37,7 +37,7 @@ static void start(fixture *f, uint32_t n_views)
 {
     cellar_allocator none = {NULL, NULL, NULL, NULL};
     *f = (fixture){.n_views = n_views};
-    cl_alloc_init(&f->alloc, &none);
+    cl_alloc_init(&f->alloc, &none, 0);
     for (uint32_t v = 0; v < n_views; v++)
         f->runs[v] = (cl_runs){f->items[v], 0, MAX_RUNS};
 }

@@ -50,7 +50,7 @@ cellar_status inspect_plan_make(const gguf_file *file, const memory_options *opt
     if (status == CELLAR_OK) status = memory_options_apply(options, m, &its, error);
     if (status == CELLAR_OK) {
         plan->n_cells = its.n_cells;
-        status = engine_plan(m, &engine, add_item, plan, error);
+        status = engine_plan(m, &its, add_item, plan, error);
     }
     if (status == CELLAR_OK && plan->is_cut)
         status = report(error, CELLAR_NO_MEMORY, -1, "no memory for the items of a plan");

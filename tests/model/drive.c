@@ -1,5 +1,5 @@
 /*
- * drive.c: run batches through the real library and take pictures of it. See drive.h.
+ * drive.c: run batches through the real library. See drive.h.
  *
  * Steps go the straight way here: micro-batches in order, layers in order inside each. The odd
  * orders that the header also allows are for the tests that are about them.
@@ -59,7 +59,8 @@ cellar_status drive_open(drive *d, const cellar_config *config, cellar_error *er
     d->n_ubatch = full.n_ubatch;
     d->out_size = 0;
     for (uint32_t l = 0; l < d->n_layers; l++)
-        d->out_size += (size_t)d->layers[l].n_heads * d->layers[l].v_size;
+        if (d->layers[l].kind == CELLAR_LAYER_ATTENTION)
+            d->out_size += (size_t)d->layers[l].n_heads * d->layers[l].v_size;
     return cellar_create(&full, &d->memory, error);
 }
 
@@ -82,28 +83,95 @@ static float *gather(const drive *d, uint32_t layer, drive_row what, const cella
     return rows;
 }
 
+static size_t result_size(const drive *d, uint32_t layer)
+{
+    if (d->layers[layer].kind != CELLAR_LAYER_ATTENTION) return 0;
+    return (size_t)d->layers[layer].n_heads * d->layers[layer].v_size;
+}
+
 /* Spread the results of a micro-batch over out [n_tokens][out_size]. */
 static void scatter(const drive *d, uint32_t layer, const cellar_ubatch *ubatch, const float *from,
                     float *out)
 {
-    size_t skip = 0, size = (size_t)d->layers[layer].n_heads * d->layers[layer].v_size;
+    size_t skip = 0, size = result_size(d, layer);
     for (uint32_t l = 0; l < layer; l++)
-        skip += (size_t)d->layers[l].n_heads * d->layers[l].v_size;
+        skip += result_size(d, l);
     for (uint32_t i = 0; i < ubatch->n_tokens; i++)
         memcpy(out + ubatch->indices[i] * d->out_size + skip, from + i * size, size * sizeof *from);
+}
+
+/* ---- states ---------------------------------------------------------------------------------- */
+
+/* Copy a layer's part of a state between the library and one array. */
+static bool move_state(const drive *d, uint32_t state, uint32_t layer, float *out, const float *in)
+{
+    const cellar_layer *shape = &d->layers[layer];
+    for (uint32_t t = 0, at = 0; t < shape->n_states; at += shape->state_sizes[t++]) {
+        float *tensor = cellar_state_data(d->memory, state, layer, t);
+        if (!tensor) return false;
+        if (out) memcpy(out + at, tensor, shape->state_sizes[t] * sizeof *out);
+        if (in) memcpy(tensor, in + at, shape->state_sizes[t] * sizeof *in);
+    }
+    return true;
+}
+
+bool drive_read_state(const drive *d, uint32_t state, uint32_t layer, float *to)
+{
+    return move_state(d, state, layer, to, NULL);
+}
+
+bool drive_write_state(const drive *d, uint32_t state, uint32_t layer, const float *from)
+{
+    return move_state(d, state, layer, NULL, from);
+}
+
+/* Compute one segment from its source; its targets get what is there after so many tokens. */
+static cellar_status run_segment(drive *d, uint32_t number, uint32_t segment, uint32_t layer,
+                                 const cellar_ubatch *ubatch, const cellar_token *tokens,
+                                 cellar_error *error)
+{
+    const cellar_segment *part = &ubatch->segments[segment];
+    cellar_states states;
+    cellar_status status = cellar_get_states(d->memory, number, segment, &states, error);
+    if (status != CELLAR_OK) return status;
+    float *state = drive_grab(recurrence_size(&d->layers[layer]), sizeof *state);
+    bool is_good = states.source == CELLAR_NO_STATE ||
+                   drive_read_state(d, states.source, layer, state);
+    for (uint32_t i = 0, next = 0; i < part->n_tokens && is_good; i++) {
+        uint32_t at = part->first + i;
+        recurrence_step(&d->layers[layer], layer, (uint64_t)(uint32_t)tokens[ubatch->indices[at]],
+                        ubatch->positions[at], state);
+        if (next < states.n_targets && states.after[next] == i + 1)
+            is_good = drive_write_state(d, states.targets[next++], layer, state);
+    }
+    free(state);
+    return is_good ? CELLAR_OK : CELLAR_CORRUPT;
+}
+
+static cellar_status run_states(drive *d, uint32_t number, const cellar_ubatch *ubatch,
+                                uint32_t layer, const cellar_token *tokens, cellar_error *error)
+{
+    for (uint32_t s = 0; s < ubatch->n_segments; s++) {
+        cellar_status status = run_segment(d, number, s, layer, ubatch, tokens, error);
+        if (status != CELLAR_OK) return status;
+    }
+    return cellar_confirm(d->memory, number, layer, error);
 }
 
 static cellar_status run_layer(drive *d, uint32_t number, const cellar_ubatch *ubatch,
                                uint32_t layer, const cellar_token *tokens, float *out,
                                cellar_error *error)
 {
+    if (d->layers[layer].kind == CELLAR_LAYER_NONE) return CELLAR_OK;
+    if (d->layers[layer].kind == CELLAR_LAYER_RECURRENT)
+        return run_states(d, number, ubatch, layer, tokens, error);
     float *k = gather(d, layer, DRIVE_K, ubatch, tokens);
     float *v = gather(d, layer, DRIVE_V, ubatch, tokens);
     cellar_status status = cellar_store(d->memory, number, layer, k, v, error);
     free(k);
     free(v);
     if (status != CELLAR_OK || !out) return status;
-    size_t size = (size_t)d->layers[layer].n_heads * d->layers[layer].v_size;
+    size_t size = result_size(d, layer);
     float *q = gather(d, layer, DRIVE_Q, ubatch, tokens);
     float *result = drive_grab(ubatch->n_tokens * size, sizeof *result);
     for (size_t i = 0; i < ubatch->n_tokens * size; i++)
@@ -177,125 +245,4 @@ cellar_status drive_probe(drive *d, cellar_seq seq, cellar_token token, float *o
     status = compute(d, &batch, out, NULL);
     cellar_abort(d->memory);
     return status;
-}
-
-/* ---- snapshots ------------------------------------------------------------------------------- */
-
-static bool keep_run(void *context, const cellar_run *run)
-{
-    drive_snapshot *s = context;
-    if (s->n_runs == s->run_capacity) {
-        s->run_capacity = s->run_capacity * 2 + 64;
-        cellar_run *runs = drive_grab(s->run_capacity, sizeof *runs);
-        if (s->n_runs > 0) memcpy(runs, s->runs, s->n_runs * sizeof *runs);
-        free(s->runs);
-        s->runs = runs;
-    }
-    s->runs[s->n_runs++] = *run;
-    return true;
-}
-
-static bool keep_cell(void *context, const cellar_cell *cell)
-{
-    drive_snapshot *s = context;
-    if (s->n_cells == s->cell_capacity) {
-        s->cell_capacity = s->cell_capacity * 2 + 64;
-        cellar_cell *cells = drive_grab(s->cell_capacity, sizeof *cells);
-        if (s->n_cells > 0) memcpy(cells, s->cells, s->n_cells * sizeof *cells);
-        free(s->cells);
-        s->cells = cells;
-    }
-    s->cells[s->n_cells++] = *cell;
-    return true;
-}
-
-static bool comes_before(const cellar_run *a, const cellar_run *b)
-{
-    return a->seq < b->seq;
-}
-
-/* Sort by sequence, leaving the order inside each (a merge sort, bottom up). */
-static void sort_runs(cellar_run *runs, uint32_t n)
-{
-    uint32_t width = 1;
-    cellar_run *other = drive_grab(n, sizeof *other);
-    bool is_sorted = true;
-    for (uint32_t i = 1; i < n; i++)
-        is_sorted &= !comes_before(&runs[i], &runs[i - 1]);
-    for (; width < n && !is_sorted; width *= 2) {
-        for (uint32_t first = 0; first < n; first += 2 * width) {
-            uint32_t a = first, middle = first + width < n ? first + width : n, b = middle;
-            uint32_t end = first + 2 * width < n ? first + 2 * width : n;
-            for (uint32_t i = first; i < end; i++)
-                other[i] = b < end && (a >= middle || comes_before(&runs[b], &runs[a])) ? runs[b++]
-                                                                                        : runs[a++];
-        }
-        memcpy(runs, other, n * sizeof *runs);
-    }
-    free(other);
-}
-
-bool drive_snapshot_take(drive_snapshot *snapshot, const cellar_memory *memory)
-{
-    cellar_error error = {0};
-    snapshot->n_runs = snapshot->n_cells = 0;
-    memset(&snapshot->stats, 0, sizeof snapshot->stats);
-    if (cellar_visit_runs(memory, -1, keep_run, snapshot, &error) != CELLAR_OK ||
-        cellar_visit_cells(memory, keep_cell, snapshot, &error) != CELLAR_OK ||
-        cellar_stats(memory, &snapshot->stats, &error) != CELLAR_OK) {
-        fprintf(stderr, "snapshot: %s\n", error.message);
-        return false;
-    }
-    sort_runs(snapshot->runs, snapshot->n_runs);
-    return true;
-}
-
-void drive_snapshot_free(drive_snapshot *snapshot)
-{
-    free(snapshot->runs);
-    free(snapshot->cells);
-    memset(snapshot, 0, sizeof *snapshot);
-}
-
-static bool same_run(const cellar_run *a, const cellar_run *b)
-{
-    return a->seq == b->seq && a->pos == b->pos && a->cell == b->cell && a->len == b->len &&
-           a->step == b->step && a->shift == b->shift;
-}
-
-static bool same_cell(const cellar_cell *a, const cellar_cell *b)
-{
-    return a->cell == b->cell && a->refs == b->refs && a->stored_pos == b->stored_pos &&
-           a->token == b->token;
-}
-
-static bool same_counts(const cellar_statistics *a, const cellar_statistics *b)
-{
-    return a->n_cells == b->n_cells && a->n_used == b->n_used && a->n_free == b->n_free &&
-           a->n_shared == b->n_shared && a->longest_free == b->longest_free &&
-           a->n_sequences == b->n_sequences && a->n_runs == b->n_runs;
-}
-
-bool drive_snapshot_equal(const drive_snapshot *a, const drive_snapshot *b, char *why)
-{
-    for (uint32_t i = 0; i < a->n_runs && i < b->n_runs; i++)
-        if (!same_run(&a->runs[i], &b->runs[i])) {
-            snprintf(why, 200, "run %u: sequence %d position %d cell %u len %u became %d %d %u %u",
-                     i, a->runs[i].seq, a->runs[i].pos, a->runs[i].cell, a->runs[i].len,
-                     b->runs[i].seq, b->runs[i].pos, b->runs[i].cell, b->runs[i].len);
-            return false;
-        }
-    for (uint32_t i = 0; i < a->n_cells && i < b->n_cells; i++)
-        if (!same_cell(&a->cells[i], &b->cells[i])) {
-            snprintf(why, 200, "cell %u refs %u stored at %d became %u %u %d", a->cells[i].cell,
-                     a->cells[i].refs, a->cells[i].stored_pos, b->cells[i].cell, b->cells[i].refs,
-                     b->cells[i].stored_pos);
-            return false;
-        }
-    if (a->n_runs != b->n_runs || a->n_cells != b->n_cells || !same_counts(&a->stats, &b->stats)) {
-        snprintf(why, 200, "%u runs, %u cells became %u, %u; used %u became %u", a->n_runs,
-                 a->n_cells, b->n_runs, b->n_cells, a->stats.n_used, b->stats.n_used);
-        return false;
-    }
-    return true;
 }

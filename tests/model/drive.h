@@ -6,9 +6,12 @@
  * and the token id alone. So two memories that hold the same tokens at the same positions must
  * answer alike, however they got there, and a test can ask for equality to the last bit.
  *
- * A snapshot holds every run, every cell and the counts. Two snapshots are equal when no caller
- * could tell the two moments apart, except by bytes held in reserve (sizes) and by rows_written,
- * which counts work done and not what is remembered. Running out of memory ends the test program,
+ * A recurrent layer's states are computed as an engine would: from the source that the library
+ * names, token by token (recurrence.h), into the targets.
+ *
+ * A snapshot holds every run, every cell, every checkpoint and the counts. Two snapshots are equal
+ * when no caller could tell the two moments apart, except by bytes held in reserve (sizes) and by
+ * what counts work done and not what is remembered (rows_written, cells_reclaimed). Running out of memory ends the test program,
  * the library's own allocator excepted.
  */
 #ifndef MODEL_DRIVE_H
@@ -17,6 +20,7 @@
 #include <cellar.h>
 
 #include "random.h"
+#include "recurrence.h"
 
 #define DRIVE_LAYERS 4
 
@@ -46,6 +50,10 @@ cellar_layer drive_layer(uint32_t n_heads, uint32_t n_kv_heads, uint32_t k_size,
 cellar_status drive_open(drive *d, const cellar_config *config, cellar_error *error);
 void drive_close(drive *d);
 
+/* One layer's part of a state, tensor behind tensor: [recurrence_size]. False: no such state. */
+bool drive_read_state(const drive *d, uint32_t state, uint32_t layer, float *to);
+bool drive_write_state(const drive *d, uint32_t state, uint32_t layer, const float *from);
+
 /*
  * One whole step: begin, store and attend every micro-batch and layer, commit. out
  * [n_tokens][out_size] or NULL. Tokens must be given. A step that fails on the way is aborted and
@@ -65,19 +73,30 @@ cellar_status drive_probe(drive *d, cellar_seq seq, cellar_token token, float *o
 
 /* ---- snapshots ------------------------------------------------------------------------------- */
 
+#define DRIVE_GROUPS 8
+
+typedef struct drive_checkpoint {
+    cellar_seq seq;
+    cellar_checkpoint_info info;
+} drive_checkpoint;
+
 typedef struct drive_snapshot {
-    cellar_run *runs; /* sorted by sequence, then as visited */
+    cellar_run *runs; /* sorted by sequence, then as visited: by group, then by position */
     cellar_cell *cells;
-    uint32_t n_runs, n_cells;
-    uint32_t run_capacity, cell_capacity;
+    drive_checkpoint *checkpoints; /* of every sequence that holds something */
+    uint32_t n_runs, n_cells, n_checkpoints, n_groups;
+    uint32_t run_capacity, cell_capacity, checkpoint_capacity;
+    cellar_group_info groups[DRIVE_GROUPS];
     cellar_statistics stats;
+    const cellar_seq *names; /* set by the caller: ask these for checkpoints; NULL: who holds any */
+    uint32_t n_names;
 } drive_snapshot;
 
 /* Fill a snapshot (zeroed, or used before). False: a call failed; says so on stderr. */
 bool drive_snapshot_take(drive_snapshot *snapshot, const cellar_memory *memory);
 void drive_snapshot_free(drive_snapshot *snapshot);
 
-/* Same runs, cells and counts? If not, `why` [200] names the first difference. */
+/* Same runs, cells, checkpoints and counts? If not, `why` [200] names the first difference. */
 bool drive_snapshot_equal(const drive_snapshot *a, const drive_snapshot *b, char *why);
 
 #endif /* MODEL_DRIVE_H */

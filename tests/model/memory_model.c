@@ -1,8 +1,8 @@
 /*
- * memory_model.c: the array of cells that the library is compared with. See memory_model.h.
+ * memory_model.c: the arrays that the library is compared with: making them, counting in them,
+ * looking things up. See memory_model.h.
  *
- * Every operation builds the list of entries that must be left and recounts all cells. Slow and
- * plain on purpose: what it promises is to be obviously right, not to be fast.
+ * Slow and plain on purpose: what it promises is to be obviously right, not to be fast.
  */
 #include "memory_model.h"
 
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void *grab(size_t n, size_t size)
+void *memory_model_grab(size_t n, size_t size)
 {
     void *block = calloc(n ? n : 1, size);
     if (!block) {
@@ -20,83 +20,231 @@ static void *grab(size_t n, size_t size)
     return block;
 }
 
+static void *grow(void *old, uint32_t n, uint32_t capacity, size_t size)
+{
+    void *block = memory_model_grab(capacity, size);
+    if (n > 0) memcpy(block, old, n * size);
+    free(old);
+    return block;
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static bool same_window(const cellar_window *a, const cellar_window *b)
+{
+    return a->kind == b->kind &&
+           (a->kind == CELLAR_WINDOW_NONE || (a->size == b->size && a->n_sinks == b->n_sinks));
+}
+
+/* The group that a layer belongs to, made if it is the first. */
+static uint32_t find_group(memory_model *model, const cellar_layer *layer)
+{
+    for (uint32_t g = 0; g < model->n_groups; g++) {
+        const model_group *group = &model->groups[g];
+        if (group->kind == layer->kind &&
+            (group->kind == CELLAR_LAYER_RECURRENT || same_window(&group->window, &layer->window)))
+            return g;
+    }
+    model->groups[model->n_groups] =
+        (model_group){.kind = layer->kind, .window = layer->window, .real = -1, .n_kept = 1};
+    return model->n_groups++;
+}
+
+/* Cells of a window group in a pool, as cellar_config says. */
+static uint32_t window_cells(const cellar_config *config, const cellar_window *window,
+                             uint32_t pool_cells)
+{
+    uint64_t share = (config->n_sequences + config->n_pools - 1) / config->n_pools;
+    uint64_t n = share * ((uint64_t)window->size + window->n_sinks) + config->n_ubatch;
+    return config->is_window_full || n > pool_cells ? pool_cells : (uint32_t)n;
+}
+
+/* n_cells cut into n_pools: the first ones get what is left over. */
+static uint32_t share_of(const cellar_config *config, uint32_t pool)
+{
+    if (config->pool_cells) return config->pool_cells[pool];
+    return config->n_cells / config->n_pools + (pool < config->n_cells % config->n_pools);
+}
+
+void memory_model_open_config(memory_model *model, const cellar_config *config)
+{
+    uint32_t floats = 0;
+    memset(model, 0, sizeof *model);
+    model->n_cells = config->n_cells;
+    model->n_pools = config->n_pools;
+    model->pool_of = config->pool_of;
+    model->n_layers = config->n_layers;
+    model->checkpoint_interval = config->checkpoint_interval;
+    model->next_id = 1;
+    for (uint32_t l = 0; l < config->n_layers; l++) {
+        model->layers[l] = config->layers[l];
+        model->group_of[l] = find_group(model, &config->layers[l]);
+        model->state_at[l] = floats;
+        floats += recurrence_size(&config->layers[l]);
+        model->has_points |= config->layers[l].kind == CELLAR_LAYER_ATTENTION &&
+                             config->layers[l].rope.kind == CELLAR_ROPE_MROPE;
+    }
+    for (uint32_t g = 0; g < model->n_groups; g++)
+        for (uint32_t p = 0; p < model->n_pools; p++) {
+            model_group *group = &model->groups[g];
+            uint32_t n = share_of(config, p);
+            if (group->window.kind != CELLAR_WINDOW_NONE)
+                n = window_cells(config, &group->window, n);
+            group->capacity[p] = group->most[p] = n;
+        }
+}
+
 void memory_model_open(memory_model *model, uint32_t n_cells)
 {
-    memset(model, 0, sizeof *model);
-    model->n_cells = n_cells;
-    model->cells = grab(n_cells, sizeof *model->cells);
-    model->next_id = 1;
+    cellar_layer layer = cellar_layer_init();
+    cellar_config config = cellar_config_init();
+    config.n_layers = 1;
+    config.layers = &layer;
+    config.n_cells = n_cells;
+    memory_model_open_config(model, &config);
 }
 
 void memory_model_close(memory_model *model)
 {
-    for (uint32_t s = 0; s < model->n_sequences; s++)
+    for (uint32_t s = 0; s < model->n_sequences; s++) {
         free(model->sequences[s].entries);
+        free(model->sequences[s].checkpoints);
+    }
+    for (uint32_t g = 0; g < model->n_groups; g++)
+        free(model->groups[g].slots);
     free(model->sequences);
     free(model->cells);
     memset(model, 0, sizeof *model);
 }
 
+/* ---- sequences and entries ------------------------------------------------------------------- */
+
 model_sequence *memory_model_sequence(memory_model *model, cellar_seq name)
 {
     for (uint32_t s = 0; s < model->n_sequences; s++)
         if (model->sequences[s].name == name) return &model->sequences[s];
-    model_sequence *all = grab(model->n_sequences + 1, sizeof *all);
-    if (model->n_sequences > 0) memcpy(all, model->sequences, model->n_sequences * sizeof *all);
-    free(model->sequences);
-    model->sequences = all;
-    all[model->n_sequences].name = name;
-    return &all[model->n_sequences++];
+    model->sequences = grow(model->sequences, model->n_sequences, model->n_sequences + 1,
+                            sizeof *model->sequences);
+    model->sequences[model->n_sequences].name = name;
+    return &model->sequences[model->n_sequences++];
 }
 
-static void push(model_sequence *sequence, cellar_pos pos, uint32_t cell)
+uint32_t memory_model_pool(const memory_model *model, cellar_seq seq)
+{
+    if (model->pool_of) return model->pool_of(NULL, seq);
+    return (uint32_t)seq % model->n_pools;
+}
+
+void memory_model_push(model_sequence *sequence, const model_entry *entry)
 {
     if (sequence->n == sequence->capacity) {
-        uint32_t capacity = sequence->capacity * 2 + 16;
-        model_entry *entries = grab(capacity, sizeof *entries);
-        if (sequence->n > 0) memcpy(entries, sequence->entries, sequence->n * sizeof *entries);
-        free(sequence->entries);
-        sequence->entries = entries;
-        sequence->capacity = capacity;
+        sequence->capacity = sequence->capacity * 2 + 16;
+        sequence->entries = grow(sequence->entries, sequence->n, sequence->capacity,
+                                 sizeof *sequence->entries);
     }
-    sequence->entries[sequence->n++] = (model_entry){pos, cell};
+    sequence->entries[sequence->n++] = *entry;
 }
 
-static void recount(memory_model *model)
+/* By position; what stands at one position keeps its order. */
+void memory_model_sort(model_sequence *sequence)
 {
-    for (uint32_t c = 0; c < model->n_cells; c++)
-        model->cells[c].refs = 0;
-    for (uint32_t s = 0; s < model->n_sequences; s++)
-        for (uint32_t i = 0; i < model->sequences[s].n; i++)
-            model->cells[model->sequences[s].entries[i].cell].refs++;
+    model_entry *e = sequence->entries;
+    for (uint32_t i = 1; i < sequence->n; i++) {
+        model_entry moved = e[i];
+        uint32_t to = i;
+        for (; to > 0 && e[to - 1].pos > moved.pos; to--)
+            e[to] = e[to - 1];
+        e[to] = moved;
+    }
 }
 
-uint32_t memory_model_count_used(const memory_model *model)
+uint32_t memory_model_new_slot(memory_model *model, uint32_t group, uint32_t cell, uint32_t pool)
+{
+    model_group *g = &model->groups[group];
+    uint32_t s = 0;
+    while (s < g->n_slots && g->slots[s].names > 0)
+        s++;
+    if (s == g->n_slots) {
+        uint32_t capacity = g->n_slots * 2 + 16;
+        g->slots = grow(g->slots, g->n_slots, capacity, sizeof *g->slots);
+        g->n_slots = capacity;
+    }
+    g->slots[s] = (model_slot){cell, pool, 0, 1, MODEL_REAL_UNKNOWN};
+    return s;
+}
+
+void memory_model_recount(memory_model *model)
+{
+    for (uint32_t c = 0; c < model->n_known; c++)
+        model->cells[c].names = 0;
+    for (uint32_t g = 0; g < model->n_groups; g++)
+        for (uint32_t s = 0; s < model->groups[g].n_slots; s++)
+            model->groups[g].slots[s].refs = model->groups[g].slots[s].names = 0;
+    for (uint32_t s = 0; s < model->n_sequences; s++)
+        for (uint32_t i = 0; i < model->sequences[s].n; i++) {
+            const model_entry *entry = &model->sequences[s].entries[i];
+            model->cells[entry->cell].names++;
+            for (uint32_t g = 0; g < model->n_groups; g++) {
+                if (entry->slot[g] == MODEL_NO_SLOT) continue;
+                model->groups[g].slots[entry->slot[g]].names++;
+                model->groups[g].slots[entry->slot[g]].refs += entry->held >> g & 1;
+            }
+        }
+}
+
+/* ---- counting and looking -------------------------------------------------------------------- */
+
+uint32_t memory_model_count_used(const memory_model *model, uint32_t group, uint32_t pool)
 {
     uint32_t n = 0;
-    for (uint32_t c = 0; c < model->n_cells; c++)
-        n += model->cells[c].refs > 0;
+    const model_group *g = &model->groups[group];
+    for (uint32_t s = 0; s < g->n_slots; s++)
+        n += g->slots[s].refs > 0 && g->slots[s].pool == pool;
     return n;
 }
 
-uint32_t memory_model_count_shared(const memory_model *model)
+uint32_t memory_model_count_shared(const memory_model *model, uint32_t group)
 {
     uint32_t n = 0;
-    for (uint32_t c = 0; c < model->n_cells; c++)
-        n += model->cells[c].refs > 1;
+    for (uint32_t s = 0; s < model->groups[group].n_slots; s++)
+        n += model->groups[group].slots[s].refs > 1;
     return n;
 }
 
 cellar_pos memory_model_pos_min(memory_model *model, cellar_seq seq)
 {
     const model_sequence *sequence = memory_model_sequence(model, seq);
-    return sequence->n ? sequence->entries[0].pos : -1;
+    for (uint32_t i = 0; i < sequence->n; i++)
+        if (sequence->entries[i].held) return sequence->entries[i].pos;
+    return -1;
 }
 
 cellar_pos memory_model_pos_max(memory_model *model, cellar_seq seq)
 {
     const model_sequence *sequence = memory_model_sequence(model, seq);
-    return sequence->n ? sequence->entries[sequence->n - 1].pos : -1;
+    for (uint32_t i = sequence->n; i-- > 0;)
+        if (sequence->entries[i].held) return sequence->entries[i].pos;
+    return -1;
+}
+
+cellar_point memory_model_point(const model_cell *cell, cellar_pos pos)
+{
+    cellar_pos move = pos - cell->stored_pos;
+    return (cellar_point){cell->point.y + move, cell->point.x + move};
+}
+
+int64_t memory_model_next(const memory_model *model, const model_sequence *sequence)
+{
+    int64_t largest = -1;
+    for (uint32_t i = sequence->n; i-- > 0;) {
+        const model_entry *entry = &sequence->entries[i];
+        if (entry->pos < sequence->entries[sequence->n - 1].pos) break;
+        cellar_point point = memory_model_point(&model->cells[entry->cell], entry->pos);
+        if (entry->pos > largest) largest = entry->pos;
+        if (point.y > largest) largest = point.y;
+        if (point.x > largest) largest = point.x;
+    }
+    return largest + 1;
 }
 
 const model_entry *memory_model_find(memory_model *model, cellar_seq seq, cellar_pos pos)
@@ -107,258 +255,23 @@ const model_entry *memory_model_find(memory_model *model, cellar_seq seq, cellar
     return NULL;
 }
 
-/* ---- batches --------------------------------------------------------------------------------- */
-
-const cellar_seq *memory_model_batch_seqs(const cellar_batch *batch, uint32_t i, uint32_t *n)
+uint32_t memory_model_recurrent_group(const memory_model *model)
 {
-    static const cellar_seq zero = 0;
-    *n = 1;
-    if (!batch->seqs) return &zero;
-    if (!batch->seq_begin) return &batch->seqs[i];
-    *n = batch->seq_begin[i + 1] - batch->seq_begin[i];
-    return &batch->seqs[batch->seq_begin[i]];
+    for (uint32_t g = 0; g < model->n_groups; g++)
+        if (model->groups[g].kind == CELLAR_LAYER_RECURRENT) return g;
+    return MODEL_NONE;
 }
 
-static bool hold_the_same(const model_sequence *a, const model_sequence *b)
+bool memory_model_has_windows(const memory_model *model)
 {
-    return a->n == b->n &&
-           (a->n == 0 || !memcmp(a->entries, b->entries, a->n * sizeof *a->entries));
+    for (uint32_t g = 0; g < model->n_groups; g++)
+        if (model->groups[g].window.kind != CELLAR_WINDOW_NONE) return true;
+    return false;
 }
 
-static bool names_are_legal(const cellar_seq *seqs, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++) {
-        if (seqs[i] < 0) return false;
-        for (uint32_t j = 0; j < i; j++)
-            if (seqs[i] == seqs[j]) return false;
-    }
-    return n > 0;
-}
-
-/* Where token i has to stand given what its sequences hold, or -1 if it may not be read. */
-static cellar_pos place(memory_model *model, const cellar_batch *batch, uint32_t i)
-{
-    uint32_t n;
-    const cellar_seq *seqs = memory_model_batch_seqs(batch, i, &n);
-    if (!names_are_legal(seqs, n)) return -1;
-    for (uint32_t s = 0; s < n; s++) /* first make them all: a look-up may move the others */
-        memory_model_sequence(model, seqs[s]);
-    const model_sequence *first = memory_model_sequence(model, seqs[0]);
-    for (uint32_t s = 1; s < n; s++)
-        if (!hold_the_same(first, memory_model_sequence(model, seqs[s]))) return -1;
-    int64_t next = first->n ? (int64_t)first->entries[first->n - 1].pos + 1 : 0;
-    if (batch->positions) {
-        if (first->n && batch->positions[i] != next) return -1;
-        next = batch->positions[i];
-    }
-    return next < 0 || next > INT32_MAX - 1 ? -1 : (cellar_pos)next;
-}
-
-static void add_token(memory_model *model, const cellar_batch *batch, uint32_t i, cellar_pos pos,
-                      uint32_t cell)
-{
-    uint32_t n;
-    const cellar_seq *seqs = memory_model_batch_seqs(batch, i, &n);
-    for (uint32_t s = 0; s < n; s++)
-        push(memory_model_sequence(model, seqs[s]), pos, cell);
-}
-
-static void take_back_token(memory_model *model, const cellar_batch *batch, uint32_t i)
-{
-    uint32_t n;
-    const cellar_seq *seqs = memory_model_batch_seqs(batch, i, &n);
-    for (uint32_t s = 0; s < n; s++)
-        memory_model_sequence(model, seqs[s])->n--;
-}
-
-cellar_status memory_model_plan(memory_model *model, const cellar_batch *batch,
-                                cellar_pos *positions, int64_t *at)
-{
-    *at = -1;
-    if (batch->n_tokens == 0) {
-        *at = MODEL_AT_UNSAID;
-        return CELLAR_INVALID;
-    }
-    uint32_t n_free = model->n_cells - memory_model_count_used(model);
-    if (batch->n_tokens > model->n_cells) { /* refused before its tokens are looked at */
-        *at = batch->n_tokens - n_free;
-        return CELLAR_FULL;
-    }
-    uint32_t n = 0; /* tokens added for trial; cell numbers beyond the pool mark them */
-    cellar_status status = CELLAR_OK;
-    for (; n < batch->n_tokens; n++) {
-        positions[n] = place(model, batch, n);
-        if (positions[n] < 0) {
-            status = CELLAR_INVALID;
-            *at = n;
-            break;
-        }
-        add_token(model, batch, n, positions[n], model->n_cells + n);
-    }
-    for (uint32_t i = n; i-- > 0;)
-        take_back_token(model, batch, i);
-    if (status == CELLAR_OK && batch->n_tokens > n_free) {
-        status = CELLAR_FULL;
-        *at = batch->n_tokens - n_free;
-    }
-    return status;
-}
-
-void memory_model_append(memory_model *model, const cellar_batch *batch,
-                         const cellar_pos *positions, uint32_t *cells)
-{
-    uint32_t cell = 0;
-    for (uint32_t i = 0; i < batch->n_tokens; i++, cell++) {
-        while (model->cells[cell].refs > 0)
-            cell++;
-        model->cells[cell] = (model_cell){batch->tokens ? batch->tokens[i] : -1, positions[i], 0,
-                                          MODEL_REAL_UNKNOWN, model->next_id++};
-        add_token(model, batch, i, positions[i], cell);
-        cells[i] = cell;
-    }
-    recount(model);
-}
-
-/* ---- sequences ------------------------------------------------------------------------------- */
-
-/* Bring a range into plain form: [p0, p1) with p1 up to 2^31. False: not a range. */
-static bool plain_range(cellar_pos p0, cellar_pos p1, int64_t *from, int64_t *to)
+bool memory_model_plain_range(cellar_pos p0, cellar_pos p1, int64_t *from, int64_t *to)
 {
     *from = p0 < 0 ? 0 : p0;
     *to = p1 < 0 ? (int64_t)INT32_MAX + 1 : p1;
     return *from <= *to;
-}
-
-static bool is_in(const model_entry *entry, int64_t from, int64_t to)
-{
-    return entry->pos >= from && entry->pos < to;
-}
-
-cellar_status memory_model_remove(memory_model *model, cellar_seq seq, cellar_pos p0, cellar_pos p1)
-{
-    int64_t from, to;
-    if (seq < 0 || !plain_range(p0, p1, &from, &to)) return CELLAR_INVALID;
-    model_sequence *sequence = memory_model_sequence(model, seq);
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < sequence->n; i++)
-        if (!is_in(&sequence->entries[i], from, to)) sequence->entries[n++] = sequence->entries[i];
-    sequence->n = n;
-    recount(model);
-    return CELLAR_OK;
-}
-
-static int compare_entries(const void *a, const void *b)
-{
-    const model_entry *x = a, *y = b;
-    return (x->pos > y->pos) - (x->pos < y->pos);
-}
-
-static void sort_entries(model_sequence *sequence)
-{
-    if (sequence->n > 1)
-        qsort(sequence->entries, sequence->n, sizeof *sequence->entries, compare_entries);
-}
-
-cellar_status memory_model_copy(memory_model *model, cellar_seq from_seq, cellar_seq to_seq,
-                                cellar_pos p0, cellar_pos p1)
-{
-    int64_t from, to;
-    if (from_seq < 0 || to_seq < 0 || !plain_range(p0, p1, &from, &to)) return CELLAR_INVALID;
-    if (from_seq == to_seq) return CELLAR_OK;
-    memory_model_remove(model, to_seq, p0, p1);
-    memory_model_sequence(model, from_seq);
-    model_sequence *target = memory_model_sequence(model, to_seq);
-    const model_sequence *source = memory_model_sequence(model, from_seq);
-    for (uint32_t i = 0; i < source->n; i++)
-        if (is_in(&source->entries[i], from, to))
-            push(target, source->entries[i].pos, source->entries[i].cell);
-    sort_entries(target);
-    recount(model);
-    return CELLAR_OK;
-}
-
-cellar_status memory_model_keep(memory_model *model, cellar_seq seq)
-{
-    if (seq < 0) return CELLAR_INVALID;
-    for (uint32_t s = 0; s < model->n_sequences; s++)
-        if (model->sequences[s].name != seq) model->sequences[s].n = 0;
-    recount(model);
-    return CELLAR_OK;
-}
-
-void memory_model_clear(memory_model *model)
-{
-    for (uint32_t s = 0; s < model->n_sequences; s++)
-        model->sequences[s].n = 0;
-    recount(model);
-}
-
-/* Does an entry outside [from, to) stand at `pos`? */
-static bool is_held_outside(const model_sequence *sequence, int64_t from, int64_t to, int64_t pos)
-{
-    const model_entry key = {(cellar_pos)pos, 0};
-    if (pos > INT32_MAX || sequence->n == 0 || (pos >= from && pos < to)) return false;
-    return bsearch(&key, sequence->entries, sequence->n, sizeof key, compare_entries) != NULL;
-}
-
-static cellar_status judge_shift(const model_sequence *sequence, int64_t from, int64_t to,
-                                 cellar_pos delta, int64_t *at)
-{
-    *at = MODEL_AT_UNSAID;
-    for (uint32_t i = 0; i < sequence->n; i++)
-        if (is_in(&sequence->entries[i], from, to) &&
-            (int64_t)sequence->entries[i].pos + delta > INT32_MAX - 1)
-            return CELLAR_INVALID;
-    for (uint32_t i = 0; i < sequence->n; i++) {
-        int64_t pos = (int64_t)sequence->entries[i].pos + delta;
-        if (!is_in(&sequence->entries[i], from, to) || pos < 0) continue;
-        if (is_held_outside(sequence, from, to, pos)) {
-            *at = pos;
-            return CELLAR_REFUSED;
-        }
-    }
-    *at = -1;
-    return CELLAR_OK;
-}
-
-cellar_status memory_model_shift(memory_model *model, cellar_seq seq, cellar_pos p0, cellar_pos p1,
-                                 cellar_pos delta, int64_t *at)
-{
-    int64_t from, to;
-    *at = MODEL_AT_UNSAID;
-    if (seq < 0 || !plain_range(p0, p1, &from, &to)) return CELLAR_INVALID;
-    model_sequence *sequence = memory_model_sequence(model, seq);
-    cellar_status status = judge_shift(sequence, from, to, delta, at);
-    if (status != CELLAR_OK) return status;
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < sequence->n; i++) {
-        model_entry entry = sequence->entries[i];
-        int64_t pos = (int64_t)entry.pos + (is_in(&entry, from, to) ? delta : 0);
-        if (pos >= 0) sequence->entries[n++] = (model_entry){(cellar_pos)pos, entry.cell};
-    }
-    sequence->n = n;
-    sort_entries(sequence);
-    recount(model);
-    return CELLAR_OK;
-}
-
-cellar_status memory_model_shift_context(memory_model *model, cellar_seq seq, cellar_pos keep,
-                                         cellar_pos discard, cellar_pos *n_discarded)
-{
-    if (seq < 0) return CELLAR_INVALID;
-    const model_sequence *sequence = memory_model_sequence(model, seq);
-    if (sequence->n == 0) return CELLAR_INVALID;
-    int64_t min = sequence->entries[0].pos;
-    int64_t n = (int64_t)sequence->entries[sequence->n - 1].pos + 1 - min;
-    if (keep < 0 || keep >= n || discard < 0 || discard > n - keep) return CELLAR_INVALID;
-    int64_t drop = discard ? discard : (n - keep) / 2;
-    if (drop == 0) return CELLAR_INVALID;
-    int64_t first = min + keep, at;
-    *n_discarded = (cellar_pos)drop;
-    cellar_status status = memory_model_remove(model, seq, (cellar_pos)first,
-                                               (cellar_pos)(first + drop));
-    if (status == CELLAR_OK)
-        status = memory_model_shift(model, seq, (cellar_pos)(first + drop), -1, (cellar_pos)-drop,
-                                    &at);
-    return status;
 }

@@ -4,4 +4,4 @@ cellar version >version 2>&1 || {
     echo "skip: this build needs more address space than the test allows"
     exit 77
 }
-cellar run -c 1073741824 -n 1
+cellar run -q -c 1073741824
