@@ -134,6 +134,10 @@ static void look_at(look *l, moving *m, cellar_seq seq)
                        (int32_t)info.n_cells,  (int32_t)info.n_shared,
                        (int32_t)info.n_shifts, (int32_t)info.n_checkpoints};
     add(l, entry, sizeof entry);
+}
+
+static void probe(look *l, moving *m, cellar_seq seq)
+{
     float *out = drive_grab(m->d.out_size, sizeof *out);
     cellar_status status = drive_probe(&m->d, seq, 1000000, out);
     add(l, &status, sizeof status);
@@ -144,11 +148,17 @@ static void look_at(look *l, moving *m, cellar_seq seq)
 unsigned char *moving_look(moving *m, size_t *size)
 {
     look l = {.n_cells = 4096};
+    /* A probe may give up a cell behind a window; then there is a free one for all that follow. */
+    for (cellar_seq seq = 0; seq < MOVING_SEQUENCES; seq++)
+        probe(&l, m, seq);
+    l.n = 0;
     uint32_t n_groups = cellar_count_groups(m->d.memory);
     l.tokens = drive_grab((size_t)n_groups * l.n_cells, sizeof *l.tokens);
     if (cellar_visit_cells(m->d.memory, note_cell, &l, NULL) != CELLAR_OK) exit(2);
     for (cellar_seq seq = 0; seq < MOVING_SEQUENCES; seq++)
         look_at(&l, m, seq);
+    for (cellar_seq seq = 0; seq < MOVING_SEQUENCES; seq++)
+        probe(&l, m, seq);
     free(l.tokens);
     *size = l.n;
     return l.bytes;
