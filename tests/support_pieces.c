@@ -16,71 +16,11 @@
 #include <cmocka.h>
 
 #include "bitmap.h"
+#include "support_faulty.h"
 
 #define MAX_ENTRIES 4096
 
-/* ---- a store that can fail, and the allocator ------------------------------------------------ */
-
-int pieces_allocations_left = -1; /* < 0: no limit */
-
-static void *give(void *context, size_t size, size_t align)
-{
-    (void)context;
-    if (pieces_allocations_left == 0) return NULL;
-    if (pieces_allocations_left > 0) pieces_allocations_left--;
-    return aligned_alloc(align, (size + align - 1) / align * align);
-}
-
-static void take_back(void *context, void *block, size_t size)
-{
-    (void)context;
-    (void)size;
-    free(block);
-}
-
-static void *store_allocate(void *context, size_t size)
-{
-    (void)context;
-    return calloc(1, size);
-}
-
-static void store_release(void *context, void *buffer, size_t size)
-{
-    (void)context;
-    (void)size;
-    free(buffer);
-}
-
-static bool goes_well(pieces *w)
-{
-    if (w->n_until_failure == 0) return false;
-    if (w->n_until_failure > 0) w->n_until_failure--;
-    return true;
-}
-
-static bool store_read(void *context, void *buffer, size_t offset, void *to, size_t size)
-{
-    if (!goes_well(context)) return false;
-    memcpy(to, (char *)buffer + offset, size);
-    return true;
-}
-
-static bool store_write(void *context, void *buffer, size_t offset, const void *from, size_t size)
-{
-    if (!goes_well(context)) return false;
-    memcpy((char *)buffer + offset, from, size);
-    return true;
-}
-
-static bool store_copy(void *context, void *to, size_t to_offset, void *from, size_t from_offset,
-                       size_t size)
-{
-    if (!goes_well(context)) return false;
-    memmove((char *)to + to_offset, (char *)from + from_offset, size);
-    return true;
-}
-
-/* ---- building a pieces ------------------------------------------------------------------------ */
+/* ---- building a group ------------------------------------------------------------------------ */
 
 cl_cells *pieces_cells(pieces *w)
 {
@@ -89,10 +29,9 @@ cl_cells *pieces_cells(pieces *w)
 
 void pieces_open(pieces *w, uint64_t seed, uint32_t n0, uint32_t n1)
 {
-    const cellar_allocator user = {give, NULL, take_back, NULL};
+    const cellar_allocator user = faulty_allocator();
     memset(w, 0, sizeof *w);
     w->random = seed;
-    w->n_until_failure = -1;
     cl_alloc_init(&w->memory.alloc, &user, 0);
     cl_alloc *alloc = &w->memory.alloc;
     w->pools[0].n = n0;
@@ -108,8 +47,7 @@ void pieces_open(pieces *w, uint64_t seed, uint32_t n0, uint32_t n1)
     w->checkpoints.is_live = w->is_live;
     cl_sequence_table_init(&w->group.sequences.table);
     assert_true(cl_cells_create(pieces_cells(w), w->pools, 2, true, alloc));
-    w->stores[1] = (cellar_row_store){store_allocate, store_release, NULL, store_read,
-                                      store_write,    store_copy,    NULL, w};
+    w->stores[1] = faulty_store();
     cl_storage_layout layout = {.cells_a_block = CL_BLOCK, .kind = CELLAR_BYTES_ROWS};
     assert_true(cl_storage_add(&layout, &w->rows, 2, 4, CELLAR_F32, 1));
     assert_int_equal(cl_storage_create(&w->group.storage, &layout, &w->rows, 1, w->stores, 2,

@@ -27,11 +27,7 @@ typedef struct pieces {
     cellar_row_store stores[2];
     cellar_token next_token;
     uint64_t random;
-    int n_until_failure; /* of the store; < 0: never */
 } pieces;
-
-/* Allocations that still succeed; < 0 (as at first): all. */
-extern int pieces_allocations_left;
 
 /* Pools of n0 and n1 cells; even sequences live in the first. */
 void pieces_open(pieces *w, uint64_t seed, uint32_t n0, uint32_t n1);

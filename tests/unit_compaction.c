@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "support_faulty.h"
 #include "support_moving.h"
 
 static void assert_sound(const drive *d)
@@ -147,27 +148,10 @@ static void wrong_calls_are_refused_and_no_rows_is_no_work(void **state)
     drive_close(&d);
 }
 
-static int allocations_left = -1;
-
-static void *give(void *context, size_t size, size_t align)
-{
-    (void)context;
-    if (allocations_left == 0) return NULL;
-    if (allocations_left > 0) allocations_left--;
-    return aligned_alloc(align, (size + align - 1) / align * align);
-}
-
-static void take_back(void *context, void *block, size_t size)
-{
-    (void)context;
-    (void)size;
-    free(block);
-}
-
 static void every_allocation_may_fail(void **state)
 {
     (void)state;
-    const cellar_allocator allocator = {give, NULL, take_back, NULL};
+    const cellar_allocator allocator = faulty_allocator();
     moving m;
     moving_open(&m, 77, 192, 2, &allocator, 0);
     for (int i = 0; i < 80; i++)
@@ -176,9 +160,9 @@ static void every_allocation_may_fail(void **state)
     unsigned char *before = moving_look(&m, &size);
     uint32_t n_refused = 0, n_moved = 1;
     for (int n = 0; n < 40; n++) {
-        allocations_left = n;
+        faulty_allocations_left = n;
         cellar_status status = cellar_compact(m.d.memory, 1000, &n_moved, NULL);
-        allocations_left = -1;
+        faulty_allocations_left = -1;
         assert_true(status == CELLAR_OK || status == CELLAR_NO_MEMORY);
         n_refused += status != CELLAR_OK;
         assert_looks_like(&m, before, size);

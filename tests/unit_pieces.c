@@ -16,6 +16,7 @@
 
 #include "bitmap.h"
 #include "compaction.h"
+#include "support_faulty.h"
 #include "support_pieces.h"
 
 /* Do two runs of a list follow each other, rotated alike? */
@@ -270,16 +271,16 @@ static void compaction_without_memory_moves_nothing_half(void **state)
             pieces_change(&w);
         pieces_note(&w);
         uint32_t n_moved;
-        pieces_allocations_left = fail;
+        faulty_allocations_left = fail;
         cellar_error error = {0};
         cellar_status status = cellar_compact(&w.memory, 1000, &n_moved, &error);
-        pieces_allocations_left = -1;
+        faulty_allocations_left = -1;
         assert_true(status == CELLAR_OK || status == CELLAR_NO_MEMORY);
         if (fail == 0) assert_int_equal(status, CELLAR_NO_MEMORY);
         pieces_assert_same(&w);
-        w.n_until_failure = fail;
+        faulty_store_calls_left = fail;
         status = cellar_compact(&w.memory, 1000, &n_moved, &error);
-        w.n_until_failure = -1;
+        faulty_store_calls_left = -1;
         assert_true(status == CELLAR_OK || status == CELLAR_IO);
         pieces_assert_same(&w);
         pieces_close(&w);

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "bitmap.h"
+#include "support_faulty.h"
 #include "support_pieces.h"
 
 /* Random held stretches to random free ones of their pool. */
@@ -74,7 +75,7 @@ static void a_failed_relocation_leaves_no_trace(void **state)
         pieces_note(&w);
         cl_relocations moves = {NULL, 0, 0, 0};
         choose_moves(&w, &moves);
-        w.n_until_failure = (int)random_below(&w.random, 10);
+        faulty_store_calls_left = (int)random_below(&w.random, 10);
         cellar_error error = {0};
         cellar_status status = cl_relocate_prepare(&w.group, &moves, &error);
         if (status != CELLAR_OK) {
@@ -82,7 +83,7 @@ static void a_failed_relocation_leaves_no_trace(void **state)
             assert_int_equal(status, CELLAR_IO);
             assert_int_equal(error.reason, CELLAR_REASON_STORE);
         }
-        w.n_until_failure = -1;
+        faulty_store_calls_left = -1;
         pieces_assert_same(&w);
         cl_relocations_free(&moves, &w.memory.alloc);
         pieces_close(&w);

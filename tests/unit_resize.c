@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "support_faulty.h"
 #include "support_moving.h"
 
 static void assert_sound(const drive *d)
@@ -250,27 +251,10 @@ static void window_groups_follow_by_the_rule_of_the_configuration(void **state)
 
 /* ---- what can go wrong ----------------------------------------------------------------------- */
 
-static int allocations_left = -1;
-
-static void *give(void *context, size_t size, size_t align)
-{
-    (void)context;
-    if (allocations_left == 0) return NULL;
-    if (allocations_left > 0) allocations_left--;
-    return aligned_alloc(align, (size + align - 1) / align * align);
-}
-
-static void take_back(void *context, void *block, size_t size)
-{
-    (void)context;
-    (void)size;
-    free(block);
-}
-
 static void every_allocation_may_fail(void **state)
 {
     (void)state;
-    const cellar_allocator allocator = {give, NULL, take_back, NULL};
+    const cellar_allocator allocator = faulty_allocator();
     const uint32_t sizes[] = {90, 1000};
     for (size_t s = 0; s < 2; s++) {
         moving m;
@@ -285,9 +269,9 @@ static void every_allocation_may_fail(void **state)
         for (int n = 0;; n++) {
             cellar_error error = {0};
             uint32_t n_cells = stats_of(&m.d).n_cells;
-            allocations_left = n;
+            faulty_allocations_left = n;
             cellar_status status = resize(&m.d, 0, sizes[s], &error);
-            allocations_left = -1;
+            faulty_allocations_left = -1;
             assert_looks_like(&m, before, size);
             if (status == CELLAR_OK) break;
             assert_int_equal(status, CELLAR_NO_MEMORY);

@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "model/twin.h"
+#include "support_faulty.h"
 
 /* ---- helpers --------------------------------------------------------------------------------- */
 
@@ -414,65 +415,10 @@ static void sequences_that_read_together_are_not_parted(void **state)
 
 /* ---- what can go wrong ----------------------------------------------------------------------- */
 
-typedef struct flaky {
-    int n_until_failure; /* < 0: never */
-} flaky;
-
-static bool goes_well(flaky *f)
-{
-    if (f->n_until_failure == 0) return false;
-    if (f->n_until_failure > 0) f->n_until_failure--;
-    return true;
-}
-
-static void *flaky_allocate(void *context, size_t size)
-{
-    (void)context;
-    return calloc(1, size);
-}
-
-static void flaky_release(void *context, void *buffer, size_t size)
-{
-    (void)context;
-    (void)size;
-    free(buffer);
-}
-
-static bool flaky_read(void *context, void *buffer, size_t offset, void *to, size_t size)
-{
-    if (!goes_well(context)) return false;
-    memcpy(to, (char *)buffer + offset, size);
-    return true;
-}
-
-static bool flaky_write(void *context, void *buffer, size_t offset, const void *from, size_t size)
-{
-    if (!goes_well(context)) return false;
-    memcpy((char *)buffer + offset, from, size);
-    return true;
-}
-
-static bool flaky_copy(void *context, void *to, size_t to_offset, void *from, size_t from_offset,
-                       size_t size)
-{
-    if (!goes_well(context)) return false;
-    memmove((char *)to + to_offset, (char *)from + from_offset, size);
-    return true;
-}
-
-static bool flaky_clear(void *context, void *buffer, size_t offset, size_t size)
-{
-    if (!goes_well(context)) return false;
-    memset((char *)buffer + offset, 0, size);
-    return true;
-}
-
 static void a_store_that_fails_leaves_every_row_as_it_was(void **state)
 {
     (void)state;
-    flaky context = {-1};
-    const cellar_row_store store = {flaky_allocate, flaky_release, NULL,        flaky_read,
-                                    flaky_write,    flaky_copy,    flaky_clear, &context};
+    const cellar_row_store store = faulty_store();
     drive d = {.n_layers = 2, .seed = 9};
     d.layers[0] = rotated(32, CELLAR_ROPE_NORMAL, CELLAR_F32);
     d.layers[1] = rotated(32, CELLAR_ROPE_NEOX, CELLAR_F16);
@@ -488,9 +434,9 @@ static void a_store_that_fails_leaves_every_row_as_it_was(void **state)
     uint32_t n_refused = 0;
     for (int n = 0;; n++) {
         cellar_error error = {0};
-        context.n_until_failure = n;
+        faulty_store_calls_left = n;
         cellar_status status = cellar_settle(d.memory, 0, &error);
-        context.n_until_failure = -1;
+        faulty_store_calls_left = -1;
         assert_sound(&d);
         if (status == CELLAR_OK) break;
         assert_int_equal(status, CELLAR_IO);
@@ -508,23 +454,6 @@ static void a_store_that_fails_leaves_every_row_as_it_was(void **state)
     drive_close(&d);
 }
 
-static int allocations_left = -1;
-
-static void *give(void *context, size_t size, size_t align)
-{
-    (void)context;
-    if (allocations_left == 0) return NULL;
-    if (allocations_left > 0) allocations_left--;
-    return aligned_alloc(align, (size + align - 1) / align * align);
-}
-
-static void take_back(void *context, void *block, size_t size)
-{
-    (void)context;
-    (void)size;
-    free(block);
-}
-
 static void without_memory_nothing_changes(void **state)
 {
     (void)state;
@@ -532,7 +461,7 @@ static void without_memory_nothing_changes(void **state)
     d.layers[0] = rotated(32, CELLAR_ROPE_NORMAL, CELLAR_F32);
     cellar_config config = cellar_config_init();
     config.n_cells = 128;
-    config.allocator = (cellar_allocator){give, NULL, take_back, NULL};
+    config.allocator = faulty_allocator();
     assert_int_equal(drive_open(&d, &config, NULL), CELLAR_OK);
     assert_int_equal(drive_append(&d, 0, 1, 40, NULL), CELLAR_OK);
     assert_int_equal(cellar_copy(d.memory, 0, 1, 0, 20, NULL), CELLAR_OK);
@@ -542,9 +471,9 @@ static void without_memory_nothing_changes(void **state)
     assert_true(drive_snapshot_take(&before, d.memory));
     int n = 0;
     for (;; n++) {
-        allocations_left = n;
+        faulty_allocations_left = n;
         cellar_status status = cellar_settle(d.memory, 0, NULL);
-        allocations_left = -1;
+        faulty_allocations_left = -1;
         assert_sound(&d);
         if (status == CELLAR_OK) break;
         assert_int_equal(status, CELLAR_NO_MEMORY);
