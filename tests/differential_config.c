@@ -12,6 +12,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *const operation_names[OPERATION_KINDS] = {
+    "step",     "remove", "copy",   "keep",   "shift",      "shift_context",    "clear",
+    "continue", "read",   "divide", "rewind", "checkpoint", "drop_checkpoints",
+};
+
+const char *const tally_names[TALLY_KINDS] = {
+#define TALLY_TEXT(name, text) text,
+    TALLIES(TALLY_TEXT)
+#undef TALLY_TEXT
+};
+
 const char *const shape_names[SHAPE_KINDS] = {
     "plain", "pools", "window", "windows", "recurrent", "hybrid", "points", "everything",
 };

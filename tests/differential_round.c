@@ -13,17 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const operation_names[OPERATION_KINDS] = {
-    "step",     "remove", "copy",   "keep",   "shift",      "shift_context",    "clear",
-    "continue", "read",   "divide", "rewind", "checkpoint", "drop_checkpoints",
-};
-
-const char *const tally_names[TALLY_KINDS] = {
-#define TALLY_TEXT(name, text) text,
-    TALLIES(TALLY_TEXT)
-#undef TALLY_TEXT
-};
-
 bool round_fail(diff_round *r, const char *format, ...)
 {
     if (!r->out->failed) {

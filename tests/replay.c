@@ -74,9 +74,17 @@ static const json_t *find_config(const json_t *trace, const char *id)
 
 static bool read_type(const json_t *config, const char *name, cellar_type *out)
 {
+    static const struct {
+        const char *name;
+        cellar_type type;
+    } types[] = {
+        {"f32", CELLAR_F32}, {"f16", CELLAR_F16}, {"q8_0", CELLAR_Q8_0}, {"q4_0", CELLAR_Q4_0}};
     const char *type = text_of(config, name);
-    *out = strcmp(type, "f16") == 0 ? CELLAR_F16 : CELLAR_F32;
-    return strcmp(type, "f16") == 0 || strcmp(type, "f32") == 0;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        *out = types[i].type;
+        if (strcmp(type, types[i].name) == 0) return true;
+    }
+    return false;
 }
 
 bool replay_read_config(const json_t *trace, const json_t *run, replay_config *out,
@@ -95,18 +103,17 @@ bool replay_read_config(const json_t *trace, const json_t *run, replay_config *o
                            .n_cells = (uint32_t)n_cells,
                            .n_ubatch = (uint32_t)n_ubatch,
                            .n_sequences = (uint32_t)n_sequences};
-    if (!json_is_true(json_object_get(config, "kv_unified"))) {
-        return skip(outcome, "a stream for each sequence is not built");
-    }
+    out->n_pools = json_is_true(json_object_get(config, "kv_unified")) ? 1 : out->n_sequences;
     if (!read_type(config, "type_k", &out->k_type) || !read_type(config, "type_v", &out->v_type)) {
         snprintf(outcome->reason, sizeof outcome->reason, "rows of %.40s and %.40s are not built",
                  text_of(config, "type_k"), text_of(config, "type_v"));
         outcome->what = REPLAY_SKIPPED;
         return false;
     }
-    /* With flash attention the reference casts K and V to f16, whatever the rows are. */
+    /* With flash attention the reference casts rows of f32 to f16. */
     if (json_is_true(json_object_get(config, "flash_attn"))) {
-        out->k_type = out->v_type = CELLAR_F16;
+        if (out->k_type == CELLAR_F32) out->k_type = CELLAR_F16;
+        if (out->v_type == CELLAR_F32) out->v_type = CELLAR_F16;
     }
     return true;
 }

@@ -19,6 +19,7 @@
 typedef struct replay_config {
     const char *id;
     uint32_t n_cells, n_ubatch, n_sequences;
+    uint32_t n_pools; /* a stream for each sequence: as many as sequences */
     cellar_type k_type, v_type;
 } replay_config;
 

@@ -44,6 +44,7 @@ engine_options engine_defaults(void)
 {
     return (engine_options){.n_cells = 4096,
                             .n_ubatch = 512,
+                            .n_pools = 1,
                             .n_threads = 1,
                             .k_type = CELLAR_F16,
                             .v_type = CELLAR_F16,
@@ -112,6 +113,8 @@ static cellar_status describe_memory(const model *m, const engine_options *optio
     out->config.n_layers = m->n_layers;
     out->config.layers = out->layers;
     out->config.n_cells = options->n_cells;
+    out->config.n_pools = options->n_pools;
+    out->config.split = CELLAR_SPLIT_SIMPLE; /* micro-batches keep the order of the batch */
     out->config.n_ubatch = usable_ubatch(options);
     out->config.cpu_mask = options->cpu_mask;
     out->config.workers.n = options->n_threads;

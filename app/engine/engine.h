@@ -26,7 +26,8 @@ typedef struct engine_options {
     uint32_t n_cells; /* tokens the memory can hold, >= 1; default 4096 */
     /* most tokens computed at once, 1..65536; default 512; never more than n_cells are used */
     uint32_t n_ubatch;
-    uint32_t n_threads;         /* 1..512; default 1 */
+    uint32_t n_pools;   /* sequence s lives in pool s % n_pools, with its share; default 1 */
+    uint32_t n_threads; /* 1..512; default 1 */
     cellar_type k_type, v_type; /* of stored rows; default CELLAR_F16 */
     uint32_t cpu_mask;          /* CELLAR_CPU_*; default CELLAR_CPU_ALL */
     /* products to compute with, copied; NULL (default): the best that cpu_mask allows */

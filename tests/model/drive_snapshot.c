@@ -1,6 +1,8 @@
 /*
  * drive_snapshot.c: pictures of everything that can be seen of a memory, and whether two are equal.
- * See drive.h.
+ *
+ * Runs, cells, checkpoints and counts are copied out through the public visitors, so a picture shows what
+ * any caller could see and nothing else. The first difference is described in words. See drive.h.
  */
 #include "drive.h"
 

@@ -1,5 +1,8 @@
 /*
- * recurrence.c: state = state / 2 + noise(token, position, layer, element). See recurrence.h.
+ * recurrence.c: state = state / 2 + noise(token, position, layer, element).
+ *
+ * Halving and adding are the same bits on every machine, and every token that was ever read leaves its mark:
+ * a state that is one token too old, too new or another sequence's is never equal. See recurrence.h.
  */
 #include "recurrence.h"
 
