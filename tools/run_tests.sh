@@ -70,6 +70,7 @@ for test in "$@"; do
     case ${program##*/} in
     corpus_*) arguments="fuzz/corpus/${program##*/corpus_}" ;;
     differential) arguments=${DIFFERENTIAL_ARGUMENTS-} ;;
+    attention_matrix) arguments=${ATTENTION_MATRIX_ARGUMENTS-} ;;
     esac
     # Scripts run the wrapper themselves, around the programs they start.
     case $program in
