@@ -1,6 +1,9 @@
 /*
  * drive_snapshot.c: pictures of everything that can be seen of a memory, and whether two are equal.
  * See drive.h.
+ *
+ * Everything is asked through the public calls, one kind after the other, and kept in arrays that
+ * grow and are used again. Equal means that no caller could tell the two moments apart.
  */
 #include "drive.h"
 

@@ -1,5 +1,8 @@
 /*
  * recurrence.c: state = state / 2 + noise(token, position, layer, element). See recurrence.h.
+ *
+ * The noise comes from the generator of random.h, seeded by what was read and where, so that nothing
+ * has to be stored to compute a state again.
  */
 #include "recurrence.h"
 
