@@ -12,6 +12,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+void round_fill_row(const diff_round *r, uint32_t layer, drive_row what, uint64_t id, float *to)
+{
+    const cellar_layer *shape = &r->d.layers[layer];
+    size_t n = what == DRIVE_Q
+                   ? shape->n_heads * shape->k_size
+                   : shape->n_kv_heads * (what == DRIVE_K ? shape->k_size : shape->v_size);
+    drive_fill(to, n, random_mix(r->d.seed + id, layer * 3 + what));
+    for (size_t i = 0; i < n && layer == r->mask_layer; i++)
+        to[i] = what == DRIVE_K ? 0.0f : to[i] < 0 ? -1.0f : 1.0f;
+}
+
 float *trial_rows(const diff_round *r, const trial *t, const cellar_ubatch *ubatch, uint32_t layer,
                   drive_row what, size_t row)
 {
