@@ -1,0 +1,111 @@
+/*
+ * session.h: what the files of sessions share: a session in memory, and who turns what into bytes.
+ *
+ *     session_map.c      which cells of the memory are which cells of the file (writing)
+ *     session_model.c    MODEL: facts, groups and layers; written, read, compared
+ *     session_lists.c    SEQUENCES: run lists of sequences and checkpoints; written
+ *     session_rows.c     ROWS: copied and converted, both ways
+ *     session_write.c    a whole session, from front to back
+ *     session_open.c     header, index, notes, logs: checked; questions about a session
+ *     session_check.c    SEQUENCES: read and held against the cells
+ *     session_load.c     into a memory: placed, copied, and then held
+ *     session_file.c     plain files: mapped, replaced, appended to (the only file that knows of them)
+ *     session_journal.c  saving what was added
+ *
+ * Reading is two things: what is in memory after cl_session_open (everything but rows, checked against
+ * each other), and rows, which are checked and copied section by section.
+ */
+#ifndef CL_SESSION_H
+#define CL_SESSION_H
+
+#include "memory.h"
+#include "session_format.h"
+
+/* ---- where bytes come from ------------------------------------------------------------------- */
+
+/* All of a session's bytes: at an address, or through a reader. */
+typedef struct cl_bytes {
+    const unsigned char *address; /* NULL: only through the reader */
+    cellar_reader reader;
+    uint64_t size;
+} cl_bytes;
+
+/*
+ * n bytes at offset (inside the size): in place if they have an address, else read into `buffer` [n].
+ * NULL: the reader failed.
+ */
+const unsigned char *cl_bytes_get(const cl_bytes *bytes, uint64_t offset, size_t n,
+                                  unsigned char *buffer);
+
+/* ---- a session in memory --------------------------------------------------------------------- */
+
+/* A list of runs over cells of the file, of one group. */
+typedef struct cl_saved_list {
+    int32_t lost;
+    uint32_t n_runs;
+    const cl_run *runs; /* into cl_session.runs */
+} cl_saved_list;
+
+typedef struct cl_saved_mark {
+    int32_t position;
+    uint32_t checkpoint;
+} cl_saved_mark;
+
+typedef struct cl_saved_checkpoint {
+    int32_t position;
+    cl_saved_list *lists; /* [n_groups] */
+} cl_saved_checkpoint;
+
+typedef struct cl_saved_sequence {
+    cellar_seq seq;
+    cl_saved_list *lists; /* [n_groups] */
+    cl_saved_mark *marks;
+    uint32_t n_marks, n_tokens;
+    cellar_token *tokens; /* [n_tokens] its log */
+} cl_saved_sequence;
+
+/* Cells of a group that a CELLS and a ROWS section hold. */
+typedef struct cl_saved_cells {
+    uint32_t first, count;
+    int32_t *stored_pos, *token; /* [count] */
+    cl_point *points;            /* [count] or NULL */
+    cl_session_entry rows;
+} cl_saved_cells;
+
+typedef struct cl_saved_group {
+    cellar_layer_kind kind;
+    cellar_window window;
+    bool has_points;
+    uint32_t n_sections;
+    cl_saved_cells *sections; /* [n_sections] ascending, disjoint */
+    uint64_t n_cells;         /* over all sections */
+    uint64_t cell_bytes;      /* of one cell's rows */
+} cl_saved_group;
+
+/* MODEL, decoded. */
+typedef struct cl_saved_model {
+    uint32_t n_facts, n_groups, n_layers;
+    cellar_note *facts;     /* [n_facts] */
+    cl_saved_group *groups; /* [n_groups] */
+    cellar_layer *layers;   /* [n_layers] factors and state sizes included */
+    int32_t *layer_groups;  /* [n_layers] */
+} cl_saved_model;
+
+struct cellar_session {
+    cl_alloc alloc;
+    cl_bytes bytes;
+    void *mapping; /* of session_file.c; NULL: none */
+    size_t mapping_size;
+    cl_session_commit commit;
+    bool is_journal;
+    uint32_t n_entries;
+    cl_session_entry *entries;
+    cl_saved_model model;
+    uint32_t n_notes, n_sequences, n_checkpoints;
+    cellar_note *notes;
+    cl_saved_sequence *sequences;
+    cl_saved_checkpoint *checkpoints;
+    cl_kernels kernels; /* for checksums */
+};
+
+#endif /* CL_SESSION_H */
