@@ -1,8 +1,10 @@
 /*
  * session.h: what the files of sessions share: a session in memory, and who turns what into bytes.
  *
+ *     session_sink.c     bytes on their way to a writer, and their checksum
  *     session_map.c      which cells of the memory are which cells of the file (writing)
- *     session_model.c    MODEL: facts, groups and layers; written, read, compared
+ *     session_notes.c    notes and facts; written, read, compared
+ *     session_model.c    MODEL: facts, groups and layers; written (session_model_read.c: read, compared)
  *     session_lists.c    SEQUENCES: run lists of sequences and checkpoints; written
  *     session_rows.c     ROWS: copied and converted, both ways
  *     session_write.c    a whole session, from front to back
