@@ -404,7 +404,8 @@ typedef struct cellar_config {
      * Room of groups that do not keep everything. A window group gets, in each pool, n_sequences /
      * n_pools (rounded up) times (W + n_sinks), plus n_ubatch cells, but never more than n_cells;
      * or just as many cells as full attention when is_window_full. The recurrent group gets for each
-     * of n_sequences two times one state and those of rollback_bytes.
+     * of n_sequences two times one state and those of rollback_bytes; when more sequences share it, a
+     * step may keep fewer of its last states.
      */
     uint32_t n_sequences; /* that grow side by side, 1..2^20; default 1 */
     bool is_window_full;
