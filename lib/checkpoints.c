@@ -316,10 +316,7 @@ void cl_checkpoints_return(cl_checkpoints *checkpoints, uint32_t g, cellar_seq s
     uint32_t slot = cl_sequence_table_find(&group->sequences.table, seq);
     if (slot == CL_NO_SLOT) return;
     hold_runs(group, &pin->runs);
-    /* States before that one are still what they were; a window's checkpoint has all that is seen. */
-    bool is_state = group->kind == CELLAR_LAYER_RECURRENT && pin->runs.n > 0;
-    int64_t from = is_state ? pin->runs.items[0].pos : 0;
-    cl_sequences_replace(&group->sequences, slot, (cl_range){from, INT64_MAX}, pin->runs.items,
+    cl_sequences_replace(&group->sequences, slot, (cl_range){0, INT64_MAX}, pin->runs.items,
                          pin->runs.n);
     group->sequences.table.items[slot].lost = pin->lost;
 }

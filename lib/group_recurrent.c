@@ -125,29 +125,24 @@ cellar_status cl_recurrent_prepare_divide(cl_group *group, cellar_seq seq, cl_ra
 /* ---- copy ------------------------------------------------------------------------------------ */
 
 /*
- * What a copy of a beginning, up to p1, takes along: the states of the list that stand there, and if the
- * last of them is not the one to go on from, that of a checkpoint (NULL: none is needed).
+ * What a copy of a beginning, up to p1, takes along: the first n of these runs, as far as they lie before
+ * p1. They are the sequence's own, or that of a checkpoint at p1 if it does not keep that state itself (nor
+ * an older one then). NULL: there is none to go on from.
  */
-typedef struct copied {
-    uint32_t n; /* runs of the list; the last may reach behind p1 */
-    const cl_runs *pin;
-    bool can_go_on;
-} copied;
-
-static copied find_copied(const cl_group *group, cellar_seq from, int64_t p1)
+static const cl_runs *find_copied(const cl_group *group, cellar_seq from, int64_t p1, uint32_t *n)
 {
     const cl_runs *runs = cl_group_runs(group, from);
-    copied c = {0, NULL, true};
+    if (p1 < next_of(runs) && !holds(runs, p1 - 1)) {
+        cellar_pos at = 0;
+        uint32_t checkpoint = CL_NO_CHECKPOINT;
+        if (group->checkpoints)
+            checkpoint = cl_checkpoints_find(group->checkpoints, from, (cellar_pos)p1, &at);
+        if (checkpoint == CL_NO_CHECKPOINT || at != p1) return NULL;
+        runs = &cl_checkpoints_pin(group->checkpoints, checkpoint, group->index)->runs;
+    }
     uint32_t first;
-    cl_sequences_find_range(runs, (cl_range){0, p1}, &first, &c.n);
-    if (p1 >= next_of(runs) || holds(runs, p1 - 1)) return c;
-    cellar_pos at;
-    uint32_t checkpoint = group->checkpoints
-                              ? cl_checkpoints_find(group->checkpoints, from, (cellar_pos)p1, &at)
-                              : CL_NO_CHECKPOINT;
-    c.can_go_on = checkpoint != CL_NO_CHECKPOINT && at == p1;
-    if (c.can_go_on) c.pin = &cl_checkpoints_pin(group->checkpoints, checkpoint, group->index)->runs;
-    return c;
+    cl_sequences_find_range(runs, (cl_range){0, p1}, &first, n);
+    return runs;
 }
 
 cellar_status cl_recurrent_prepare_copy(cl_group *group, cellar_seq from, cellar_seq to,
@@ -167,25 +162,15 @@ cellar_status cl_recurrent_prepare_copy(cl_group *group, cellar_seq from, cellar
                         "sequence %d has read [%lld, %lld), which is not all in the copied range: "
                         "remove that first",
                         (int)to, (long long)target.begin, (long long)target.next);
-    copied c = find_copied(group, from, range.p1);
-    if (!c.can_go_on)
+    uint32_t n = 0, slot;
+    if (!find_copied(group, from, range.p1, &n))
         CL_FAIL_BECAUSE(
             error, CELLAR_REFUSED, CELLAR_REASON_NO_STATE, nearest_state(group, from, range.p1),
             "sequence %d: the state at position %lld is not kept", (int)from, (long long)range.p1);
-    uint64_t n = c.n + (c.pin ? c.pin->n : 0ull) + 2;
-    uint32_t slot;
     CL_TRY(cl_sequences_add(&group->sequences, to, &slot, error));
-    cellar_status status = cl_sequences_reserve(&group->sequences, slot, n, error);
+    cellar_status status = cl_sequences_reserve(&group->sequences, slot, n + 2ull, error);
     if (status != CELLAR_OK) cl_sequences_drop_if_empty(&group->sequences, slot);
     return status;
-}
-
-static void hold_runs(cl_cells *cells, const cl_runs *runs, uint32_t n, int64_t end)
-{
-    cl_run part;
-    for (uint32_t i = 0; i < n; i++)
-        if (cl_run_clip(&runs->items[i], 0, end, &part))
-            cl_cells_hold(cells, part.cell, part.len);
 }
 
 void cl_recurrent_copy(cl_group *group, cellar_seq from, cellar_seq to, cl_range range)
@@ -196,17 +181,16 @@ void cl_recurrent_copy(cl_group *group, cellar_seq from, cellar_seq to, cl_range
         cl_sequences_remove(sequences, to, range);
         return;
     }
-    copied c = find_copied(group, from, range.p1);
-    const cl_runs *runs = cl_group_runs(group, from);
-    cl_sequence *target = &sequences->table.items[cl_sequence_table_find(&sequences->table, to)];
+    uint32_t slot = cl_sequence_table_find(&sequences->table, to), n = 0;
+    const cl_runs *runs = find_copied(group, from, range.p1, &n);
     /* Hold before releasing: a state that both have must not become free in between. */
-    hold_runs(&sequences->cells, runs, c.n, range.p1);
-    if (c.pin) hold_runs(&sequences->cells, c.pin, c.pin->n, INT64_MAX);
-    cl_sequences_replace(sequences, (uint32_t)(target - sequences->table.items),
-                         (cl_range){0, range.p1}, c.n > 0 ? runs->items : NULL, c.n);
-    for (uint32_t i = 0; c.pin && i < c.pin->n; i++)
-        cl_runs_append(&target->runs, c.pin->items[i]);
-    target->begin = (int32_t)source.begin;
+    for (uint32_t i = 0; i < n; i++) {
+        cl_run part;
+        if (cl_run_clip(&runs->items[i], 0, range.p1, &part))
+            cl_cells_hold(&sequences->cells, part.cell, part.len);
+    }
+    cl_sequences_replace(sequences, slot, (cl_range){0, range.p1}, runs->items, n);
+    sequences->table.items[slot].begin = (int32_t)source.begin;
 }
 
 /* ---- begin ----------------------------------------------------------------------------------- */
@@ -329,8 +313,8 @@ static bool is_kept(const begin_state *b, uint32_t token, bool *is_recent)
         int64_t last = b->members[step->member_of[k]].last_pos;
         *is_recent = *is_recent || pos >= last - (int64_t)b->group->n_rollback;
     }
-    return *is_recent || (b->group->checkpoints &&
-                          cl_checkpoints_is_planned(b->group->checkpoints, token));
+    return *is_recent ||
+           (b->group->checkpoints && cl_checkpoints_is_planned(b->group->checkpoints, token));
 }
 
 static bool is_any_planned(const cl_group *group)

@@ -192,7 +192,8 @@ static void judge_room(memory_model *model, const cellar_batch *batch, model_ver
         const model_group *group = &model->groups[g];
         if (group->kind == CELLAR_LAYER_RECURRENT) {
             uint32_t used = memory_model_count_used(model, g, 0);
-            is_open |= used + memory_model_count_states(model, batch, group->n_kept) > group->capacity[0];
+            is_open |= used + memory_model_count_states(model, batch, group->n_kept) >
+                       group->capacity[0];
             is_full |= used + 1 > group->capacity[0];
             continue;
         }
