@@ -91,6 +91,8 @@ typedef struct cl_saved_model {
     cl_saved_group *groups; /* [n_groups] */
     cellar_layer *layers;   /* [n_layers] factors and state sizes included */
     int32_t *layer_groups;  /* [n_layers] */
+    void *numbers;          /* the layers' factors and state sizes */
+    size_t numbers_bytes;
 } cl_saved_model;
 
 struct cellar_session {

@@ -90,15 +90,11 @@ static unsigned char *put_window(unsigned char *to, const cellar_window *window)
     return cl_put_u32(to, window->n_sinks);
 }
 
-static void put_group(const cellar_memory *memory, uint32_t g, cl_sink *sink)
+void cl_model_put_group(unsigned char to[CL_SESSION_GROUP], const cl_saved_group *group)
 {
-    unsigned char bytes[CL_SESSION_GROUP], *to = bytes;
-    cl_saved_group group;
-    cl_model_describe_group(memory, g, &group);
-    to = cl_put_u32(to, (uint32_t)group.kind);
-    to = put_window(to, &group.window);
-    cl_put_u32(to, group.has_points);
-    cl_sink_put(sink, bytes, sizeof bytes);
+    to = cl_put_u32(to, (uint32_t)group->kind);
+    to = put_window(to, &group->window);
+    cl_put_u32(to, group->has_points);
 }
 
 static unsigned char *put_rope(unsigned char *to, const cellar_rope *rope)
@@ -130,28 +126,39 @@ static unsigned char *put_shape(unsigned char *to, const cellar_layer *layer)
     return cl_put_u32(to, 0);
 }
 
+static uint32_t flags_of(const cellar_layer *layer)
+{
+    return (layer->is_causal ? CL_MODEL_CAUSAL : 0u) | (layer->v_in_k ? CL_MODEL_V_IN_K : 0u) |
+           (layer->rotate_k ? CL_MODEL_TURNED_K : 0u) | (layer->rotate_v ? CL_MODEL_TURNED_V : 0u);
+}
+
+void cl_model_put_layer(unsigned char to[CL_SESSION_LAYER], const cellar_layer *layer,
+                        int32_t group)
+{
+    to = cl_put_u32(to, (uint32_t)layer->kind);
+    to = cl_put_i32(to, group);
+    to = cl_put_i32(to, layer->reads_layer);
+    to = cl_put_u32(to, flags_of(layer));
+    to = put_shape(to, layer);
+    to = put_window(to, &layer->window);
+    to = put_rope(to, &layer->rope);
+    to = cl_put_u32(to, layer->n_states);
+    cl_put_u32(to, 0);
+}
+
 static void put_layer(const cellar_memory *memory, uint32_t i, cl_sink *sink)
 {
-    unsigned char bytes[CL_SESSION_LAYER], *to = bytes;
-    const cl_layer *from = &memory->layers[i];
+    unsigned char bytes[CL_SESSION_LAYER];
     cellar_layer layer;
     cl_model_describe(memory, i, &layer);
-    to = cl_put_u32(to, (uint32_t)layer.kind);
-    to = cl_put_i32(to, from->group);
-    to = cl_put_i32(to, layer.reads_layer);
-    to = cl_put_u32(to, cl_model_flags(&layer));
-    to = put_shape(to, &layer);
-    to = put_window(to, &layer.window);
-    to = put_rope(to, &layer.rope);
-    to = cl_put_u32(to, layer.n_states);
-    cl_put_u32(to, 0);
+    cl_model_put_layer(bytes, &layer, memory->layers[i].group);
     cl_sink_put(sink, bytes, sizeof bytes);
     for (uint32_t f = 0; layer.rope.factors && f < layer.rope.n_rot / 2; f++) {
         cl_put_f32(bytes, layer.rope.factors[f]);
         cl_sink_put(sink, bytes, 4);
     }
     for (uint32_t t = 0; t < layer.n_states; t++)
-        cl_sink_put_u32(sink, from->states[t].size);
+        cl_sink_put_u32(sink, memory->layers[i].states[t].size);
 }
 
 void cl_model_put(const cellar_memory *memory, const cellar_note *facts, uint32_t n_facts,
@@ -159,8 +166,13 @@ void cl_model_put(const cellar_memory *memory, const cellar_note *facts, uint32_
 {
     cl_notes_put(sink, facts, n_facts);
     cl_sink_put_u32(sink, memory->n_groups);
-    for (uint32_t g = 0; g < memory->n_groups; g++)
-        put_group(memory, g, sink);
+    for (uint32_t g = 0; g < memory->n_groups; g++) {
+        unsigned char bytes[CL_SESSION_GROUP];
+        cl_saved_group group;
+        cl_model_describe_group(memory, g, &group);
+        cl_model_put_group(bytes, &group);
+        cl_sink_put(sink, bytes, sizeof bytes);
+    }
     cl_sink_put_u32(sink, memory->n_layers);
     for (uint32_t i = 0; i < memory->n_layers; i++)
         put_layer(memory, i, sink);
