@@ -7,9 +7,8 @@
  * moment after the file, so whoever has got it looks whether the name still means his file; who
  * removes holds the lock of what he removes, so it cannot be one that is being written.
  *
- * Small pieces are gathered, large ones go straight to the system; short writes and interrupted
- * calls are continued. The writer remembers the first failure, and the caller turns it into the
- * message, for only here it is known what a number of the system means.
+ * What is written is followed by a sync before anything refers to it: the file before its name,
+ * sections before their commit record. A failure that comes late puts back what it can.
  */
 #define _POSIX_C_SOURCE 200809L
 #define _FILE_OFFSET_BITS 64
@@ -19,147 +18,17 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "error.h"
+#include "files.h"
 
 enum {
-    SHOWN_PATH = 100,     /* bytes of a path in a message: its end */
-    LONGEST_PATH = 4096,  /* with its NUL; what Linux allows */
-    N_SLOTS = 8,          /* temporary files of one file at the same time */
-    SLOT_NAME = 48,       /* bytes of their names */
-    GATHERED = 256 << 10, /* bytes that are gathered before they are written */
-    DIRECT = 64 << 10     /* pieces from here on are not copied first */
+    N_SLOTS = 8,   /* temporary files of one file at the same time */
+    SLOT_NAME = 48 /* bytes of their names */
 };
-
-/* ---- failures -------------------------------------------------------------------------------- */
-
-static cellar_status status_of(int number)
-{
-    switch (number) {
-    case ENAMETOOLONG:
-    case ELOOP:
-    case ENOTDIR:
-    case EISDIR:
-        return CELLAR_INVALID;
-    case ENOMEM:
-        return CELLAR_NO_MEMORY;
-    default:
-        return CELLAR_IO;
-    }
-}
-
-/* The end of a path that is too long to be shown. */
-static const char *shown(const char *path, const char **dots)
-{
-    const size_t length = strlen(path);
-    *dots = length > SHOWN_PATH ? "..." : "";
-    if (length <= SHOWN_PATH) return path;
-    const char *end = path + length - SHOWN_PATH;
-    while (((unsigned char)*end & 0xc0) == 0x80) /* not in the middle of a character */
-        end++;
-    return end;
-}
-
-/* "cannot <step>: <reason> (<path>)" */
-static cellar_status fail_step(cellar_error *error, cellar_status status, const char *step,
-                               const char *path, int number)
-{
-    char reason[80];
-    const char *dots, *end = shown(path, &dots);
-    if (strerror_r(number, reason, sizeof reason) != 0)
-        snprintf(reason, sizeof reason, "error %d", number);
-    CL_FAIL(error, status, -1, "cannot %s: %s (%s%s)", step, reason, dots, end);
-}
-
-static cellar_status fail_kind(cellar_error *error, const char *path)
-{
-    const char *dots, *end = shown(path, &dots);
-    CL_FAIL(error, CELLAR_INVALID, -1, "not a plain file: %s%s", dots, end);
-}
-
-/* ---- names ----------------------------------------------------------------------------------- */
-
-/* A file: its folder, open, and its name there. */
-typedef struct place {
-    int folder;
-    const char *path, *name;
-} place;
-
-static int open_again(int folder, const char *name, int flags, mode_t mode)
-{
-    int file;
-    do
-        file = openat(folder, name, flags | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK, mode);
-    while (file < 0 && errno == EINTR);
-    return file;
-}
-
-/* A missing folder is `missing`. */
-static cellar_status open_place(const char *path, cellar_status missing, place *out,
-                                cellar_error *error)
-{
-    if (!path || !*path) CL_FAIL(error, CELLAR_INVALID, -1, "the path of a session is empty");
-    const char *slash = strrchr(path, '/');
-    const char *name = slash ? slash + 1 : path;
-    if (!*name || strcmp(name, ".") == 0 || strcmp(name, "..") == 0) return fail_kind(error, path);
-
-    char folder[LONGEST_PATH] = ".";
-    if (slash) {
-        const size_t length = slash == path ? 1 : (size_t)(slash - path);
-        if (length >= sizeof folder)
-            return fail_step(error, CELLAR_INVALID, "open the folder", path, ENAMETOOLONG);
-        memcpy(folder, path, length);
-        folder[length] = '\0';
-    }
-    int handle;
-    do
-        handle = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    while (handle < 0 && errno == EINTR);
-    if (handle < 0)
-        return fail_step(error, errno == ENOENT ? missing : status_of(errno), "open the folder",
-                         path, errno);
-    *out = (place){.folder = handle, .path = path, .name = name};
-    return CELLAR_OK;
-}
-
-/* Whether there is something, and that it is a plain file. */
-static cellar_status look(const place *at, bool *is_there, cellar_error *error)
-{
-    struct stat info;
-    *is_there = fstatat(at->folder, at->name, &info, AT_SYMLINK_NOFOLLOW) == 0;
-    if (!*is_there && errno != ENOENT)
-        return fail_step(error, status_of(errno), "look at the file", at->path, errno);
-    if (*is_there && !S_ISREG(info.st_mode)) return fail_kind(error, at->path);
-    return CELLAR_OK;
-}
-
-/* Open what is there, a plain file, as look() found it. *out < 0: it is missing. */
-static cellar_status open_file(const place *at, int flags, int *out, struct stat *info,
-                               cellar_error *error)
-{
-    bool is_there;
-    *out = -1;
-    CL_TRY(look(at, &is_there, error)); /* a device is not even opened */
-    if (!is_there) return CELLAR_OK;
-    const int file = open_again(at->folder, at->name, flags, 0);
-    if (file < 0 && errno == ENOENT) return CELLAR_OK;
-    if (file < 0) return fail_step(error, status_of(errno), "open the file", at->path, errno);
-    cellar_status status = CELLAR_OK;
-    if (fstat(file, info) != 0)
-        status = fail_step(error, CELLAR_IO, "look at the file", at->path, errno);
-    else if (!S_ISREG(info->st_mode))
-        status = fail_kind(error, at->path);
-    if (status != CELLAR_OK) {
-        close(file);
-        return status;
-    }
-    *out = file;
-    return CELLAR_OK;
-}
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
@@ -171,10 +40,10 @@ static cellar_status map_file(int file, const struct stat *info, const char *pat
         .bytes = nothing, .device = (uint64_t)info->st_dev, .inode = (uint64_t)info->st_ino};
     if (info->st_size == 0) return CELLAR_OK; /* nothing can be mapped */
     const uint64_t size = (uint64_t)info->st_size;
-    if (size > SIZE_MAX) return fail_step(error, CELLAR_NO_MEMORY, "map the file", path, EFBIG);
+    if (size > SIZE_MAX) return cl_files_fail(error, CELLAR_NO_MEMORY, "map the file", path, EFBIG);
     void *mapping = mmap(NULL, (size_t)size, PROT_READ, MAP_SHARED, file, 0);
     if (mapping == MAP_FAILED)
-        return fail_step(error, status_of(errno), "map the file", path, errno);
+        return cl_files_fail(error, cl_files_status(errno), "map the file", path, errno);
     out->bytes = out->mapping = mapping;
     out->size = (size_t)size;
     return CELLAR_OK;
@@ -182,13 +51,13 @@ static cellar_status map_file(int file, const struct stat *info, const char *pat
 
 cellar_status cl_file_map(const char *path, cl_file_view *out, cellar_error *error)
 {
-    place at;
-    CL_TRY(open_place(path, CELLAR_NOT_FOUND, &at, error));
+    cl_place at;
+    CL_TRY(cl_files_place(path, CELLAR_NOT_FOUND, &at, error));
     int file;
     struct stat info;
-    cellar_status status = open_file(&at, O_RDONLY, &file, &info, error);
+    cellar_status status = cl_files_open(&at, O_RDONLY, &file, &info, error);
     if (status == CELLAR_OK && file < 0)
-        status = fail_step(error, CELLAR_NOT_FOUND, "open the file", path, ENOENT);
+        status = cl_files_fail(error, CELLAR_NOT_FOUND, "open the file", path, ENOENT);
     if (status == CELLAR_OK) {
         status = map_file(file, &info, path, out, error);
         close(file);
@@ -212,106 +81,10 @@ void cl_file_identify(const cl_file_view *view, const cl_session_commit *commit,
     out->is_known = true;
 }
 
-/* ---- writing --------------------------------------------------------------------------------- */
-
-/* A file that is being written, from `at` on. */
-typedef struct output {
-    int file;
-    int failure; /* the first one, as errno has it; nothing is written after it */
-    uint64_t at, n_written;
-    unsigned char *gathered; /* [GATHERED] */
-    size_t n_gathered;
-} output;
-
-static bool write_now(output *out, const void *bytes, size_t size)
-{
-    const unsigned char *from = bytes;
-    while (size > 0 && out->failure == 0) {
-        const size_t piece = size < (size_t)1 << 30 ? size : (size_t)1 << 30;
-        const ssize_t n = pwrite(out->file, from, piece, (off_t)out->at);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) {
-            out->failure = n < 0 ? errno : EIO;
-            break;
-        }
-        from += n;
-        size -= (size_t)n;
-        out->at += (uint64_t)n;
-        out->n_written += (uint64_t)n;
-    }
-    return out->failure == 0;
-}
-
-static bool write_gathered(output *out)
-{
-    const size_t n = out->n_gathered;
-    out->n_gathered = 0;
-    return write_now(out, out->gathered, n);
-}
-
-static bool write_bytes(void *context, const void *bytes, size_t size)
-{
-    output *out = context;
-    if (size == 0) return out->failure == 0;
-    if (size >= DIRECT || size > GATHERED - out->n_gathered)
-        if (!write_gathered(out)) return false;
-    if (size >= DIRECT) return write_now(out, bytes, size);
-    memcpy(out->gathered + out->n_gathered, bytes, size);
-    out->n_gathered += size;
-    return out->failure == 0;
-}
-
-static cellar_status begin_output(output *out, int file, uint64_t at, cl_alloc *alloc,
-                                  cellar_error *error)
-{
-    *out = (output){.file = file, .at = at};
-    out->gathered = cl_alloc_get(alloc, CELLAR_BYTES_SCRATCH, GATHERED);
-    return out->gathered ? CELLAR_OK : cl_error_no_memory(error, "writing a file", GATHERED);
-}
-
-/* What is gathered is written. `status` is what the caller of the writer returned. */
-static cellar_status end_output(output *out, cl_alloc *alloc, cellar_status status,
-                                const char *path, cellar_error *error)
-{
-    if (status == CELLAR_OK) write_gathered(out);
-    if (out->failure != 0)
-        status = fail_step(error, CELLAR_IO, "write the file", path, out->failure);
-    cl_alloc_put(alloc, CELLAR_BYTES_SCRATCH, out->gathered, GATHERED);
-    return status;
-}
-
-/* All or nothing; false: errno says why. */
-static bool read_at(int file, uint64_t offset, void *to, size_t size)
-{
-    unsigned char *at = to;
-    while (size > 0) {
-        const ssize_t n = pread(file, at, size, (off_t)offset);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) {
-            if (n == 0) errno = EIO; /* it ends before it should */
-            return false;
-        }
-        at += n;
-        size -= (size_t)n;
-        offset += (uint64_t)n;
-    }
-    return true;
-}
-
-/* `whole`: with its times; else what is needed to read it again. */
-static bool sync_file(int file, bool whole)
-{
-    int result;
-    do
-        result = whole ? fsync(file) : fdatasync(file);
-    while (result != 0 && errno == EINTR);
-    return result == 0;
-}
-
 /* ---- temporary files ------------------------------------------------------------------------- */
 
 /* FNV-1a of the file's name, so that a slot's name never gets too long. */
-static void name_slot(const place *at, unsigned slot, char *to)
+static void name_slot(const cl_place *at, unsigned slot, char *to)
 {
     uint64_t hash = 0xcbf29ce484222325u;
     for (const char *c = at->name; *c; c++)
@@ -319,40 +92,22 @@ static void name_slot(const place *at, unsigned slot, char *to)
     snprintf(to, SLOT_NAME, ".cellar-%016llx-%u.tmp", (unsigned long long)hash, slot);
 }
 
-/* 0, or why not; EWOULDBLOCK: somebody else has it. */
-static int lock(int file)
-{
-    int result;
-    do
-        result = flock(file, LOCK_EX | LOCK_NB);
-    while (result != 0 && errno == EINTR);
-    return result == 0 ? 0 : errno;
-}
-
-/* Whether a name in the folder means the open file. */
-static bool is_named(const place *at, const char *name, int file)
-{
-    struct stat there, here;
-    return fstat(file, &here) == 0 && fstatat(at->folder, name, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
-           there.st_dev == here.st_dev && there.st_ino == here.st_ino;
-}
-
 /* Remove what a killed process left; leave alone what is not ours, or still being written. */
-static void clear_slot(const place *at, const char *slot)
+static void clear_slot(const cl_place *at, const char *slot)
 {
     struct stat info;
     if (fstatat(at->folder, slot, &info, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(info.st_mode))
         return;
-    const int file = open_again(at->folder, slot, O_RDWR, 0);
+    const int file = cl_files_open_at(at->folder, slot, O_RDWR, 0);
     if (file < 0) return;
     if (fstat(file, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == geteuid() &&
-        lock(file) == 0 && is_named(at, slot, file))
+        cl_files_lock(file) == 0 && cl_files_is_named(at, slot, file))
         unlinkat(at->folder, slot, 0);
     close(file);
 }
 
 /* A new file in the first slot that is free, locked. Others are cleared on the way. */
-static cellar_status make_temporary(const place *at, char *name, int *out, cellar_error *error)
+static cellar_status make_temporary(const cl_place *at, char *name, int *out, cellar_error *error)
 {
     int number = EEXIST;
     *out = -1;
@@ -361,10 +116,10 @@ static cellar_status make_temporary(const place *at, char *name, int *out, cella
         name_slot(at, i, slot);
         clear_slot(at, slot);
         if (*out >= 0 || number != EEXIST) continue;
-        const int file = open_again(at->folder, slot, O_RDWR | O_CREAT | O_EXCL, 0600);
+        const int file = cl_files_open_at(at->folder, slot, O_RDWR | O_CREAT | O_EXCL, 0600);
         if (file < 0) {
             number = errno;
-        } else if (lock(file) != EWOULDBLOCK && is_named(at, slot, file)) {
+        } else if (cl_files_lock(file) != EWOULDBLOCK && cl_files_is_named(at, slot, file)) {
             memcpy(name, slot, sizeof slot);
             *out = file;
         } else { /* somebody took it for a left one, in the moment before the lock */
@@ -372,8 +127,8 @@ static cellar_status make_temporary(const place *at, char *name, int *out, cella
         }
     }
     if (*out >= 0) return CELLAR_OK;
-    return fail_step(error, status_of(number), "make a temporary file beside the file", at->path,
-                     number);
+    return cl_files_fail(error, cl_files_status(number), "make a temporary file beside the file",
+                         at->path, number);
 }
 
 /* ---- replacing ------------------------------------------------------------------------------- */
@@ -383,7 +138,7 @@ static bool read_index_checksum(int file, const cl_session_commit *commit, uint3
 {
     unsigned char bytes[4];
     if (commit->length < CL_SESSION_HEADER + sizeof bytes ||
-        !read_at(file, commit->length - sizeof bytes, bytes, sizeof bytes))
+        !cl_files_read(file, commit->length - sizeof bytes, bytes, sizeof bytes))
         return false;
     *out = cl_get_u32(bytes);
     return true;
@@ -394,7 +149,9 @@ static bool identify_new(int file, cl_file_identity *out)
 {
     struct stat info;
     *out = (cl_file_identity){.is_known = false};
-    if (fstat(file, &info) != 0 || !read_at(file, 0, out->header, sizeof out->header)) return false;
+    errno = EIO; /* should it be no session */
+    if (fstat(file, &info) != 0 || !cl_files_read(file, 0, out->header, sizeof out->header))
+        return false;
     const unsigned char *record = out->header + CL_SESSION_COMMIT_A;
     out->commit = (cl_session_commit){cl_get_u64(record), cl_get_u64(record + 8),
                                       cl_get_u64(record + 16), cl_get_u64(record + 24)};
@@ -408,49 +165,50 @@ static bool identify_new(int file, cl_file_identity *out)
 static cellar_status fill_temporary(int file, const char *path, cl_alloc *alloc, cl_file_fill *fill,
                                     void *context, uint64_t *n_written, cellar_error *error)
 {
-    output out;
-    CL_TRY(begin_output(&out, file, 0, alloc, error));
-    const cellar_writer writer = {.write = write_bytes, .context = &out};
-    CL_TRY(end_output(&out, alloc, fill(context, &writer, error), path, error));
+    cl_output out;
+    cellar_writer writer;
+    CL_TRY(cl_files_begin(&out, file, 0, alloc, &writer, error));
+    CL_TRY(cl_files_end(&out, alloc, fill(context, &writer, error), path, error));
     if (n_written) *n_written = out.n_written;
-    if (!sync_file(file, true))
-        return fail_step(error, CELLAR_IO, "sync the new file", path, errno);
+    if (!cl_files_sync(file, true))
+        return cl_files_fail(error, CELLAR_IO, "sync the new file", path, errno);
     return CELLAR_OK;
 }
 
-static cellar_status take_the_place(const place *at, const char *temporary, cellar_error *error)
+static cellar_status take_the_place(const cl_place *at, const char *temporary, cellar_error *error)
 {
     bool is_there;
-    CL_TRY(look(at, &is_there, error)); /* nothing else came there meanwhile */
+    CL_TRY(cl_files_look(at, &is_there, error)); /* nothing else came there meanwhile */
     if (renameat(at->folder, temporary, at->folder, at->name) != 0)
-        return fail_step(error, status_of(errno), "rename the new file", at->path, errno);
+        return cl_files_fail(error, cl_files_status(errno), "rename the new file", at->path, errno);
     return CELLAR_OK;
 }
 
 cellar_status cl_file_replace(const char *path, cl_alloc *alloc, cl_file_fill *fill, void *context,
                               cl_file_identity *identity, uint64_t *n_written, cellar_error *error)
 {
-    place at;
+    cl_place at;
     char temporary[SLOT_NAME];
     int file = -1;
     bool is_there;
     cl_file_identity made = {.is_known = false};
-    CL_TRY(open_place(path, CELLAR_IO, &at, error));
-    cellar_status status = look(&at, &is_there, error);
+    CL_TRY(cl_files_place(path, CELLAR_IO, &at, error));
+    cellar_status status = cl_files_look(&at, &is_there, error);
     if (status == CELLAR_OK) status = make_temporary(&at, temporary, &file, error);
     if (status == CELLAR_OK)
         status = fill_temporary(file, path, alloc, fill, context, n_written, error);
     if (status == CELLAR_OK && identity && !identify_new(file, &made))
-        status = fail_step(error, CELLAR_IO, "read the new file back", path, errno);
+        status = cl_files_fail(error, CELLAR_IO, "read the new file back", path, errno);
     if (status == CELLAR_OK) status = take_the_place(&at, temporary, error);
     if (status != CELLAR_OK) {
         if (file >= 0) unlinkat(at.folder, temporary, 0);
     } else {
         if (identity) *identity = made;
-        if (!sync_file(at.folder, true) && errno != EINVAL) /* some file systems do not know it */
-            status = fail_step(error, CELLAR_IO,
-                               "sync the folder: the new file is in place, for how long is open",
-                               path, errno);
+        if (!cl_files_sync(at.folder, true) &&
+            errno != EINVAL) /* some file systems do not know it */
+            status = cl_files_fail(
+                error, CELLAR_IO, "sync the folder: the new file is in place, for how long is open",
+                path, errno);
     }
     if (file >= 0) close(file);
     close(at.folder);
@@ -482,28 +240,28 @@ static void put_record(const cl_session_commit *commit, const cl_kernels *kernel
 }
 
 /* Whether the file is the one that is known, in the state that is known. */
-static bool is_the_one(const place *at, int file, const cl_file_identity *known)
+static bool is_the_one(const cl_place *at, int file, const cl_file_identity *known)
 {
     struct stat info;
     unsigned char header[CL_SESSION_HEADER];
     uint32_t checksum;
     return fstat(file, &info) == 0 && (uint64_t)info.st_dev == known->device &&
-           (uint64_t)info.st_ino == known->inode && is_named(at, at->name, file) &&
-           read_at(file, 0, header, sizeof header) &&
+           (uint64_t)info.st_ino == known->inode && cl_files_is_named(at, at->name, file) &&
+           cl_files_read(file, 0, header, sizeof header) &&
            memcmp(header, known->header, sizeof header) == 0 &&
            read_index_checksum(file, &known->commit, &checksum) &&
            checksum == known->index_checksum;
 }
 
-static cellar_status lock_the_one(const place *at, int file, const cl_file_identity *known,
+static cellar_status lock_the_one(const cl_place *at, int file, const cl_file_identity *known,
                                   cellar_error *error)
 {
-    const char *dots, *end = shown(at->path, &dots);
-    const int number = lock(file);
+    const char *dots, *end = cl_files_shown(at->path, &dots);
+    const int number = cl_files_lock(file);
     if (number == EWOULDBLOCK)
         CL_FAIL_BECAUSE(error, CELLAR_BUSY, CELLAR_REASON_NONE, -1,
                         "another process is saving to the file (%s%s)", dots, end);
-    if (number != 0) return fail_step(error, CELLAR_IO, "lock the file", at->path, number);
+    if (number != 0) return cl_files_fail(error, CELLAR_IO, "lock the file", at->path, number);
     if (known->is_known && is_the_one(at, file, known)) return CELLAR_OK;
     CL_FAIL(error, CELLAR_MISMATCH, -1, "another file is in the place of the known one (%s%s)",
             dots, end);
@@ -525,13 +283,13 @@ static cellar_status commit_record(append *a, cl_file_identity *identity,
 {
     const size_t offset = other_record(identity);
     unsigned char record[CL_SESSION_COMMIT];
-    output out = {.file = a->file, .at = offset};
+    cl_output out = {.file = a->file, .at = offset};
     put_record(commit, a->kernels, record);
-    if (!write_now(&out, record, sizeof record) || !sync_file(a->file, false)) {
+    if (!cl_files_write(&out, record, sizeof record) || !cl_files_sync(a->file, false)) {
         const int number = out.failure ? out.failure : errno;
-        output back = {.file = a->file, .at = offset};
-        write_now(&back, identity->header + offset, CL_SESSION_COMMIT);
-        return fail_step(error, CELLAR_IO, "write the commit record", a->path, number);
+        cl_output back = {.file = a->file, .at = offset};
+        cl_files_write(&back, identity->header + offset, CL_SESSION_COMMIT);
+        return cl_files_fail(error, CELLAR_IO, "write the commit record", a->path, number);
     }
     a->n_written += sizeof record;
     memcpy(identity->header + offset, record, sizeof record);
@@ -553,17 +311,17 @@ static cellar_status become_journal(append *a, cl_file_identity *identity, cella
 /* Sections and index, behind everything that counts, and on the disk. */
 static cellar_status add_sections(append *a, cl_session_commit *commit, cellar_error *error)
 {
-    output out;
+    cl_output out;
+    cellar_writer writer;
     const uint64_t start = commit->length;
     if (ftruncate(a->file, (off_t)start) != 0)
-        return fail_step(error, CELLAR_IO, "cut off what an append left", a->path, errno);
-    CL_TRY(begin_output(&out, a->file, start, a->alloc, error));
-    const cellar_writer writer = {.write = write_bytes, .context = &out};
+        return cl_files_fail(error, CELLAR_IO, "cut off what an append left", a->path, errno);
+    CL_TRY(cl_files_begin(&out, a->file, start, a->alloc, &writer, error));
     const cellar_status status = a->add(a->context, &writer, commit, error);
-    CL_TRY(end_output(&out, a->alloc, status, a->path, error));
+    CL_TRY(cl_files_end(&out, a->alloc, status, a->path, error));
     a->n_written += out.n_written;
-    if (!sync_file(a->file, false))
-        return fail_step(error, CELLAR_IO, "sync what was appended", a->path, errno);
+    if (!cl_files_sync(a->file, false))
+        return cl_files_fail(error, CELLAR_IO, "sync what was appended", a->path, errno);
     return CELLAR_OK;
 }
 
@@ -579,7 +337,7 @@ static cellar_status append_to(append *a, cl_file_identity *identity, cellar_err
     cl_session_commit next = now.commit;
     cellar_status status = add_sections(a, &next, error);
     if (status == CELLAR_OK && !read_index_checksum(a->file, &next, &now.index_checksum))
-        status = fail_step(error, CELLAR_IO, "read back what was appended", a->path, errno);
+        status = cl_files_fail(error, CELLAR_IO, "read back what was appended", a->path, errno);
     if (status != CELLAR_OK) {
         *identity = now;
         const int is_left = ftruncate(a->file, (off_t)now.commit.length);
@@ -596,7 +354,7 @@ cellar_status cl_file_append(const char *path, cl_alloc *alloc, const cl_kernels
                              cl_file_add *add, void *context, cl_file_identity *identity,
                              uint64_t *n_written, cellar_error *error)
 {
-    place at;
+    cl_place at;
     struct stat info;
     append a = {.file = -1,
                 .path = path,
@@ -604,10 +362,10 @@ cellar_status cl_file_append(const char *path, cl_alloc *alloc, const cl_kernels
                 .kernels = kernels,
                 .add = add,
                 .context = context};
-    CL_TRY(open_place(path, CELLAR_MISMATCH, &at, error));
-    cellar_status status = open_file(&at, O_RDWR, &a.file, &info, error);
+    CL_TRY(cl_files_place(path, CELLAR_MISMATCH, &at, error));
+    cellar_status status = cl_files_open(&at, O_RDWR, &a.file, &info, error);
     if (status == CELLAR_OK && a.file < 0)
-        status = fail_step(error, CELLAR_MISMATCH, "append to the file", path, ENOENT);
+        status = cl_files_fail(error, CELLAR_MISMATCH, "append to the file", path, ENOENT);
     if (status == CELLAR_OK) status = lock_the_one(&at, a.file, identity, error);
     if (status == CELLAR_OK) status = append_to(&a, identity, error);
     if (n_written) *n_written = a.n_written;
