@@ -1,10 +1,9 @@
 /*
  * files.c: the system's calls for files.
  *
- * Small pieces are gathered, large ones go straight to the system; short writes and interrupted
- * calls are continued. An output remembers its first failure and writes nothing after it; what the
- * number of the system means is said when it ends, whatever became of the failure on its way
- * through the writer's user.
+ * Short writes and interrupted calls are continued. An output remembers its first failure and writes
+ * nothing after it; what the number of the system means is said when it ends, whatever became of the
+ * failure on its way through the writer's user.
  */
 #define _POSIX_C_SOURCE 200809L
 #define _FILE_OFFSET_BITS 64
@@ -20,10 +19,8 @@
 #include "error.h"
 
 enum {
-    SHOWN_PATH = 100,     /* bytes of a path in a message: its end */
-    LONGEST_PATH = 4096,  /* with its NUL; what Linux allows */
-    GATHERED = 256 << 10, /* bytes that are gathered before they are written */
-    DIRECT = 64 << 10     /* pieces from here on are not copied first */
+    SHOWN_PATH = 100,   /* bytes of a path in a message: its end */
+    LONGEST_PATH = 4096 /* with its NUL; what Linux allows */
 };
 
 /* ---- failures -------------------------------------------------------------------------------- */
@@ -164,42 +161,22 @@ bool cl_files_write(cl_output *out, const void *bytes, size_t size)
     return out->failure == 0;
 }
 
-static bool write_gathered(cl_output *out)
-{
-    const size_t n = out->n_gathered;
-    out->n_gathered = 0;
-    return cl_files_write(out, out->gathered, n);
-}
-
 static bool write_bytes(void *context, const void *bytes, size_t size)
 {
-    cl_output *out = context;
-    if (size == 0) return out->failure == 0;
-    if (size >= DIRECT || size > GATHERED - out->n_gathered)
-        if (!write_gathered(out)) return false;
-    if (size >= DIRECT) return cl_files_write(out, bytes, size);
-    memcpy(out->gathered + out->n_gathered, bytes, size);
-    out->n_gathered += size;
-    return out->failure == 0;
+    return cl_files_write(context, bytes, size);
 }
 
-cellar_status cl_files_begin(cl_output *out, int file, uint64_t at, cl_alloc *alloc,
-                             cellar_writer *writer, cellar_error *error)
+cellar_writer cl_files_writer(cl_output *out)
 {
-    *out = (cl_output){.file = file, .at = at};
-    *writer = (cellar_writer){.write = write_bytes, .context = out};
-    out->gathered = cl_alloc_get(alloc, CELLAR_BYTES_SCRATCH, GATHERED);
-    return out->gathered ? CELLAR_OK : cl_error_no_memory(error, "writing a file", GATHERED);
+    return (cellar_writer){.write = write_bytes, .context = out};
 }
 
-cellar_status cl_files_end(cl_output *out, cl_alloc *alloc, cellar_status status, const char *path,
+cellar_status cl_files_end(const cl_output *out, cellar_status status, const char *path,
                            cellar_error *error)
 {
-    if (status == CELLAR_OK) write_gathered(out);
-    if (out->failure != 0)
-        status = cl_files_fail(error, CELLAR_IO, "write the file", path, out->failure);
-    cl_alloc_put(alloc, CELLAR_BYTES_SCRATCH, out->gathered, GATHERED);
-    return status;
+    if (out->failure == 0) return status;
+    return cl_files_fail(error, cl_files_status(out->failure), "write the file", path,
+                         out->failure);
 }
 
 bool cl_files_read(int file, uint64_t offset, void *to, size_t size)

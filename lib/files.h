@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
-#include "alloc.h"
+#include "cellar.h"
 
 /* ---- failures -------------------------------------------------------------------------------- */
 
@@ -72,22 +72,19 @@ typedef struct cl_output {
     int file;
     int failure; /* the first one, as errno has it; nothing is written after it */
     uint64_t at, n_written;
-    unsigned char *gathered; /* small pieces, until they are enough */
-    size_t n_gathered;
 } cl_output;
 
-/* Write at once; false: out->failure says why. Needs no cl_files_begin. */
+/* Write now: a call of the system for each piece. false: out->failure says why. */
 bool cl_files_write(cl_output *out, const void *bytes, size_t size);
 
-/* Begin to write at a place of a file, through *writer. CELLAR_NO_MEMORY. */
-cellar_status cl_files_begin(cl_output *out, int file, uint64_t at, cl_alloc *alloc,
-                             cellar_writer *writer, cellar_error *error);
+/* The same as a writer; it is used while `out` stays where it is. */
+cellar_writer cl_files_writer(cl_output *out);
 
 /*
- * The end of what cl_files_begin began. `status` is what the writer's user returned; a failure of
- * the file goes before it, for here it has a reason.
+ * What became of an output. `status` is what the writer's user returned; a failure of the file goes
+ * before it, for here it has a reason.
  */
-cellar_status cl_files_end(cl_output *out, cl_alloc *alloc, cellar_status status, const char *path,
+cellar_status cl_files_end(const cl_output *out, cellar_status status, const char *path,
                            cellar_error *error);
 
 #endif /* CL_FILES_H */

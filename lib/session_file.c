@@ -162,13 +162,12 @@ static bool identify_new(int file, cl_file_identity *out)
     return true;
 }
 
-static cellar_status fill_temporary(int file, const char *path, cl_alloc *alloc, cl_file_fill *fill,
-                                    void *context, uint64_t *n_written, cellar_error *error)
+static cellar_status fill_temporary(int file, const char *path, cl_file_fill *fill, void *context,
+                                    uint64_t *n_written, cellar_error *error)
 {
-    cl_output out;
-    cellar_writer writer;
-    CL_TRY(cl_files_begin(&out, file, 0, alloc, &writer, error));
-    CL_TRY(cl_files_end(&out, alloc, fill(context, &writer, error), path, error));
+    cl_output out = {.file = file};
+    const cellar_writer writer = cl_files_writer(&out);
+    CL_TRY(cl_files_end(&out, fill(context, &writer, error), path, error));
     if (n_written) *n_written = out.n_written;
     if (!cl_files_sync(file, true))
         return cl_files_fail(error, CELLAR_IO, "sync the new file", path, errno);
@@ -184,7 +183,7 @@ static cellar_status take_the_place(const cl_place *at, const char *temporary, c
     return CELLAR_OK;
 }
 
-cellar_status cl_file_replace(const char *path, cl_alloc *alloc, cl_file_fill *fill, void *context,
+cellar_status cl_file_replace(const char *path, cl_file_fill *fill, void *context,
                               cl_file_identity *identity, uint64_t *n_written, cellar_error *error)
 {
     cl_place at;
@@ -195,8 +194,7 @@ cellar_status cl_file_replace(const char *path, cl_alloc *alloc, cl_file_fill *f
     CL_TRY(cl_files_place(path, CELLAR_IO, &at, error));
     cellar_status status = cl_files_look(&at, &is_there, error);
     if (status == CELLAR_OK) status = make_temporary(&at, temporary, &file, error);
-    if (status == CELLAR_OK)
-        status = fill_temporary(file, path, alloc, fill, context, n_written, error);
+    if (status == CELLAR_OK) status = fill_temporary(file, path, fill, context, n_written, error);
     if (status == CELLAR_OK && identity && !identify_new(file, &made))
         status = cl_files_fail(error, CELLAR_IO, "read the new file back", path, errno);
     if (status == CELLAR_OK) status = take_the_place(&at, temporary, error);
@@ -221,7 +219,6 @@ cellar_status cl_file_replace(const char *path, cl_alloc *alloc, cl_file_fill *f
 typedef struct append {
     int file;
     const char *path;
-    cl_alloc *alloc;
     const cl_kernels *kernels;
     cl_file_add *add;
     void *context;
@@ -311,14 +308,13 @@ static cellar_status become_journal(append *a, cl_file_identity *identity, cella
 /* Sections and index, behind everything that counts, and on the disk. */
 static cellar_status add_sections(append *a, cl_session_commit *commit, cellar_error *error)
 {
-    cl_output out;
-    cellar_writer writer;
     const uint64_t start = commit->length;
+    cl_output out = {.file = a->file, .at = start};
+    const cellar_writer writer = cl_files_writer(&out);
     if (ftruncate(a->file, (off_t)start) != 0)
         return cl_files_fail(error, CELLAR_IO, "cut off what an append left", a->path, errno);
-    CL_TRY(cl_files_begin(&out, a->file, start, a->alloc, &writer, error));
     const cellar_status status = a->add(a->context, &writer, commit, error);
-    CL_TRY(cl_files_end(&out, a->alloc, status, a->path, error));
+    CL_TRY(cl_files_end(&out, status, a->path, error));
     a->n_written += out.n_written;
     if (!cl_files_sync(a->file, false))
         return cl_files_fail(error, CELLAR_IO, "sync what was appended", a->path, errno);
@@ -350,18 +346,13 @@ static cellar_status append_to(append *a, cl_file_identity *identity, cellar_err
     return CELLAR_OK;
 }
 
-cellar_status cl_file_append(const char *path, cl_alloc *alloc, const cl_kernels *kernels,
-                             cl_file_add *add, void *context, cl_file_identity *identity,
-                             uint64_t *n_written, cellar_error *error)
+cellar_status cl_file_append(const char *path, const cl_kernels *kernels, cl_file_add *add,
+                             void *context, cl_file_identity *identity, uint64_t *n_written,
+                             cellar_error *error)
 {
     cl_place at;
     struct stat info;
-    append a = {.file = -1,
-                .path = path,
-                .alloc = alloc,
-                .kernels = kernels,
-                .add = add,
-                .context = context};
+    append a = {.file = -1, .path = path, .kernels = kernels, .add = add, .context = context};
     CL_TRY(cl_files_place(path, CELLAR_MISMATCH, &at, error));
     cellar_status status = cl_files_open(&at, O_RDWR, &a.file, &info, error);
     if (status == CELLAR_OK && a.file < 0)

@@ -18,7 +18,7 @@
 #ifndef CL_SESSION_FILE_H
 #define CL_SESSION_FILE_H
 
-#include "alloc.h"
+#include "cellar.h"
 #include "kernels.h"
 #include "session_format.h"
 
@@ -59,7 +59,10 @@ void cl_file_identify(const cl_file_view *view, const cl_session_commit *commit,
 
 /* ---- replacing ------------------------------------------------------------------------------- */
 
-/* Writes the whole of a file. A failure of the writer is reported by who called. */
+/*
+ * Writes the whole of a file, in large pieces: each is a call of the system. A failure of the writer
+ * is reported by who called.
+ */
 typedef cellar_status cl_file_fill(void *context, const cellar_writer *writer, cellar_error *error);
 
 /*
@@ -68,7 +71,7 @@ typedef cellar_status cl_file_fill(void *context, const cellar_writer *writer, c
  * returns. One failure comes too late to leave the old file: that of syncing the folder. The message
  * says so.
  */
-cellar_status cl_file_replace(const char *path, cl_alloc *alloc, cl_file_fill *fill, void *context,
+cellar_status cl_file_replace(const char *path, cl_file_fill *fill, void *context,
                               cl_file_identity *identity, uint64_t *n_written, cellar_error *error);
 
 /* ---- appending ------------------------------------------------------------------------------- */
@@ -86,8 +89,8 @@ typedef cellar_status cl_file_add(void *context, const cellar_writer *writer,
  * touched. CELLAR_BUSY: another process is appending. Whatever fails, the old session stands; if it
  * is not certain which one the disk has, *identity is unknown afterwards.
  */
-cellar_status cl_file_append(const char *path, cl_alloc *alloc, const cl_kernels *kernels,
-                             cl_file_add *add, void *context, cl_file_identity *identity,
-                             uint64_t *n_written, cellar_error *error);
+cellar_status cl_file_append(const char *path, const cl_kernels *kernels, cl_file_add *add,
+                             void *context, cl_file_identity *identity, uint64_t *n_written,
+                             cellar_error *error);
 
 #endif /* CL_SESSION_FILE_H */

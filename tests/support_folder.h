@@ -4,17 +4,16 @@
  *     cmocka_unit_test_setup_teardown(test, folder_set_up, folder_tear_down)
  *
  * Setting up makes the folder; tearing down removes what lies in it and fails if a descriptor was
- * left open or a byte of folder_alloc not given back. Names are relative to the folder.
+ * left open. Names are relative to the folder.
  */
 #ifndef SUPPORT_FOLDER_H
 #define SUPPORT_FOLDER_H
 
 #include <stddef.h>
 
-#include "alloc.h"
+#include "cellar.h"
 
 extern char folder_name[64]; /* its path */
-extern cl_alloc folder_alloc;
 
 int folder_set_up(void **state);
 int folder_tear_down(void **state);

@@ -25,7 +25,6 @@
 
 #include "error.h"
 #include "session_file.h"
-#include "support_faulty.h"
 #include "support_folder.h"
 
 enum { INDEX = 64, WHOLE = CL_SESSION_HEADER + 64 + INDEX };
@@ -74,8 +73,8 @@ static void save_whole(unsigned char filler)
     uint64_t n_written = 0;
     put_whole(bytes, filler);
     folder_content c = {.bytes = bytes, .size = WHOLE};
-    if (cl_file_replace(folder_path("a"), &folder_alloc, folder_fill, &c, &identity, &n_written,
-                        &error) != CELLAR_OK)
+    if (cl_file_replace(folder_path("a"), folder_fill, &c, &identity, &n_written, &error) !=
+        CELLAR_OK)
         fail_msg("%s", error.message);
     assert_int_equal(n_written, WHOLE);
     assert_true(identity.is_known);
@@ -149,8 +148,7 @@ static cellar_status add(void *context, const cellar_writer *writer, cl_session_
 static cellar_status append(addition *a, cl_file_identity *known, uint64_t *n_written,
                             cellar_error *error)
 {
-    return cl_file_append(folder_path("a"), &folder_alloc, &kernels, add, a, known, n_written,
-                          error);
+    return cl_file_append(folder_path("a"), &kernels, add, a, known, n_written, error);
 }
 
 static void must_append(size_t size, unsigned char filler, uint64_t expected)
@@ -360,21 +358,6 @@ static void a_header_that_cannot_be_written(void **state)
     expect_old(WHOLE);
 }
 
-static void without_memory_the_old_session_stands(void **state)
-{
-    (void)state;
-    const cellar_allocator faulty = faulty_allocator();
-    cl_alloc_init(&folder_alloc, &faulty, 0);
-    addition a = {.size = 64, .filler = 'f'};
-    cellar_error error;
-    faulty_allocations_left = 0;
-    const cellar_status status = append(&a, &identity, NULL, &error);
-    faulty_allocations_left = -1;
-    folder_expect_failure(&error, status, CELLAR_NO_MEMORY, "no memory");
-    expect_old(WHOLE);
-    must_append(64, 'x', 64 + CL_SESSION_COMMIT);
-}
-
 static void a_killed_append_leaves_the_old_session(void **state)
 {
     (void)state;
@@ -410,7 +393,6 @@ int main(void)
         TEST(a_failed_append_is_cut_off),
         TEST(a_full_disk_leaves_the_old_session),
         TEST(a_header_that_cannot_be_written),
-        TEST(without_memory_the_old_session_stands),
         TEST(a_killed_append_leaves_the_old_session),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

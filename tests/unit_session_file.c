@@ -24,7 +24,6 @@
 #include <unistd.h>
 
 #include "session_file.h"
-#include "support_faulty.h"
 #include "support_folder.h"
 
 static const cl_kernels no_kernels; /* what is refused is not written to */
@@ -57,8 +56,7 @@ static void pieces_of_any_size_arrive_in_order(void **state)
     for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
         folder_content c = {.bytes = bytes, .size = size, .piece = pieces[i]};
         uint64_t n_written = 0;
-        assert_int_equal(cl_file_replace(folder_path("a"), &folder_alloc, folder_fill, &c, NULL,
-                                         &n_written, NULL),
+        assert_int_equal(cl_file_replace(folder_path("a"), folder_fill, &c, NULL, &n_written, NULL),
                          CELLAR_OK);
         assert_int_equal(n_written, size);
         folder_expect_bytes("a", bytes, size);
@@ -123,10 +121,9 @@ static void expect_refused(const char *path, const char *text)
     const folder_content c = folder_text("new");
     folder_expect_failure(&error, cl_file_map(path, &view, &error), CELLAR_INVALID, text);
     folder_expect_failure(&error, folder_replace(path, &c, &error), CELLAR_INVALID, text);
-    folder_expect_failure(&error,
-                          cl_file_append(path, &folder_alloc, &no_kernels, no_addition, NULL,
-                                         &identity, NULL, &error),
-                          CELLAR_INVALID, text);
+    folder_expect_failure(
+        &error, cl_file_append(path, &no_kernels, no_addition, NULL, &identity, NULL, &error),
+        CELLAR_INVALID, text);
 }
 
 static void only_plain_files_have_names(void **state)
@@ -203,9 +200,8 @@ static void what_is_missing_is_not_found(void **state)
                           "cannot open the folder: No such file or directory");
     for (size_t i = 0; i < 2; i++)
         folder_expect_failure(&error,
-                              cl_file_append(folder_path(i ? "no/a" : "a"), &folder_alloc,
-                                             &no_kernels, no_addition, NULL, &identity, NULL,
-                                             &error),
+                              cl_file_append(folder_path(i ? "no/a" : "a"), &no_kernels,
+                                             no_addition, NULL, &identity, NULL, &error),
                               CELLAR_MISMATCH, "No such file or directory");
     folder_expect_names(0);
 }
@@ -270,22 +266,6 @@ static void what_the_caller_says_is_passed_on(void **state)
     folder_expect_names(1);
 }
 
-static void without_memory_the_old_file_stands(void **state)
-{
-    (void)state;
-    const cellar_allocator faulty = faulty_allocator();
-    cl_alloc_init(&folder_alloc, &faulty, 0);
-    const folder_content c = folder_text("new");
-    cellar_error error;
-    folder_save_text("a", "old");
-    faulty_allocations_left = 0;
-    const cellar_status status = folder_replace(folder_path("a"), &c, &error);
-    faulty_allocations_left = -1;
-    folder_expect_failure(&error, status, CELLAR_NO_MEMORY, "no memory");
-    folder_expect_text("a", "old");
-    folder_expect_names(1);
-}
-
 static void put_link(void)
 {
     unlink(folder_path("a"));
@@ -321,7 +301,6 @@ int main(void)
         TEST(an_empty_file_has_no_bytes),
         TEST(a_full_disk_leaves_the_old_file),
         TEST(what_the_caller_says_is_passed_on),
-        TEST(without_memory_the_old_file_stands),
         TEST(a_link_that_comes_meanwhile_is_not_replaced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
