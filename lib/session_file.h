@@ -18,6 +18,7 @@
 #ifndef CL_SESSION_FILE_H
 #define CL_SESSION_FILE_H
 
+#include "cellar.h"
 #include "kernels.h"
 #include "session_format.h"
 
