@@ -1,6 +1,6 @@
 /*
  * unit_session_write.c: what is written is what the memory holds, by the reader that was written from the
- * page alone (support_session.h).
+ * page alone (support_parsed_session.h).
  *
  * Random memories of every kind are written and compared with what the public calls show of them, cell by
  * cell, and rows byte by byte. The bytes follow from the content: moving cells changes none of them. What
@@ -21,7 +21,7 @@
 #include "lib/memory.h"
 #include "model/random.h"
 #include "support_faulty.h"
-#include "support_session.h"
+#include "support_parsed_session.h"
 #include "support_story.h"
 
 static uint64_t first_seed = 1;

@@ -1,13 +1,13 @@
 /*
- * support_session.h: a second reader of session files, for tests: written from docs/session-format.md and
+ * support_parsed_session.h: a second reader of session files, for tests: written from docs/session-format.md and
  * nothing else of the library.
  *
  * It believes nothing: whatever the page says of a file is asserted (cmocka), its checksums bit by bit.
  * What it has read is in the structs below, all pointing into the bytes or allocated until
  * parsed_free.
  */
-#ifndef SUPPORT_SESSION_H
-#define SUPPORT_SESSION_H
+#ifndef SUPPORT_PARSED_SESSION_H
+#define SUPPORT_PARSED_SESSION_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -103,4 +103,4 @@ bool parsed_get_cell(const parsed_session *p, uint32_t group, uint32_t cell, par
 const unsigned char *parsed_row(const parsed_session *p, uint32_t layer, uint32_t tensor,
                                 uint32_t head, uint32_t cell);
 
-#endif /* SUPPORT_SESSION_H */
+#endif /* SUPPORT_PARSED_SESSION_H */

@@ -1,7 +1,7 @@
 /*
- * support_session.c: see the header. Sizes of row types are those of docs/kernels.md.
+ * support_parsed_session.c: see the header. Sizes of row types are those of docs/kernels.md.
  */
-#include "support_session.h"
+#include "support_parsed_session.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
