@@ -121,6 +121,13 @@ typedef struct cl_group {
     cl_sweep sweep;
 } cl_group;
 
+/* What its cells keep: a state is large, so each has a stamp of its own. */
+static inline cl_cells_kind cl_group_cells_kind(cellar_layer_kind kind, bool is_2d)
+{
+    bool is_recurrent = kind == CELLAR_LAYER_RECURRENT;
+    return (cl_cells_kind){is_2d && !is_recurrent, is_recurrent};
+}
+
 static inline bool cl_group_has_window(const cl_group *group)
 {
     return group->window.kind != CELLAR_WINDOW_NONE;
