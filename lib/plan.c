@@ -54,7 +54,9 @@ static cellar_status add_rope(const cellar_config *config, cl_plan *plan, uint32
         CL_FAIL(error, CELLAR_INVALID, i, "layer %u: more than %u different rotations", i,
                 CL_MAX_ROPES);
     plan->rope_layers[plan->n_ropes++] = i;
-    plan->n_frequencies += cl_rope_pairs(&config->layers[i].rope, config->layers[i].k_size);
+    uint32_t n_pairs = cl_rope_pairs(&config->layers[i].rope, config->layers[i].k_size);
+    plan->n_frequencies += n_pairs;
+    if (config->layers[i].rope.factors) plan->n_features += n_pairs;
     if (config->layers[i].rope.kind == CELLAR_ROPE_MROPE) plan->is_2d = true;
     return CELLAR_OK;
 }

@@ -1,8 +1,10 @@
 /*
  * session.h: what the files of sessions share: a session in memory, and who turns what into bytes.
  *
+ *     session_sink.c     bytes on their way to a writer, and their checksum
  *     session_map.c      which cells of the memory are which cells of the file (writing)
- *     session_model.c    MODEL: facts, groups and layers; written, read, compared
+ *     session_notes.c    notes and facts; written, read, compared
+ *     session_model.c    MODEL: facts, groups and layers; written (session_model_read.c: read, compared)
  *     session_lists.c    SEQUENCES: run lists of sequences and checkpoints; written
  *     session_rows.c     ROWS: copied and converted, both ways
  *     session_write.c    a whole session, from front to back
@@ -89,6 +91,8 @@ typedef struct cl_saved_model {
     cl_saved_group *groups; /* [n_groups] */
     cellar_layer *layers;   /* [n_layers] factors and state sizes included */
     int32_t *layer_groups;  /* [n_layers] */
+    void *numbers;          /* the layers' factors and state sizes */
+    size_t numbers_bytes;
 } cl_saved_model;
 
 struct cellar_session {
