@@ -43,9 +43,9 @@ const unsigned char *cl_bytes_get(const cl_bytes *bytes, uint64_t offset, size_t
 
 /* A list of runs over cells of the file, of one group. */
 typedef struct cl_saved_list {
-    int32_t lost;
+    int32_t lost; /* cl_sequence.lost; of a sequence in the recurrent group: where it began */
     uint32_t n_runs;
-    const cl_run *runs; /* into cl_session.runs */
+    cl_run *runs; /* into cellar_session.runs */
 } cl_saved_list;
 
 typedef struct cl_saved_mark {
@@ -109,7 +109,39 @@ struct cellar_session {
     cellar_note *notes;
     cl_saved_sequence *sequences;
     cl_saved_checkpoint *checkpoints;
+    cl_run *runs;         /* [n_runs] of all lists */
+    cl_saved_list *lists; /* [n_lists] of all sequences and checkpoints */
+    cl_saved_mark *marks; /* [n_marks] of all sequences */
+    size_t n_runs, n_lists, n_marks;
+    cellar_layer *config_layers; /* [n_layers] for cellar_get_session_config; NULL: not asked yet */
     cl_kernels kernels; /* for checksums */
 };
+
+/* ---- reading it ------------------------------------------------------------------------------- */
+
+/*
+ * A section's bytes, its checksum compared: in place, or read into a block that *held then has (to be
+ * given to cl_session_put_section). CELLAR_CORRUPT, CELLAR_IO, CELLAR_NO_MEMORY.
+ */
+typedef struct cl_section {
+    const unsigned char *bytes;
+    size_t size;
+    void *held; /* NULL: in place */
+} cl_section;
+
+cellar_status cl_session_get_section(const cellar_session *session, cl_alloc *alloc,
+                                     const cl_session_entry *entry, cl_section *out,
+                                     cellar_error *error);
+void cl_session_put_section(cl_alloc *alloc, cl_section *section);
+
+/* CELLS and SEQUENCES of a session whose MODEL is known (session_check.c). */
+cellar_status cl_session_read_cells(cellar_session *session, cellar_error *error);
+cellar_status cl_session_read_lists(cellar_session *session, cellar_error *error);
+void cl_session_free_lists(cellar_session *session);
+
+/* Open what lies at `bytes`; the mapping, if there is one, is the session's from then on. */
+cellar_status cl_session_open(const cl_bytes *bytes, void *mapping, size_t mapping_size,
+                              const cellar_allocator *allocator, cellar_session **out,
+                              cellar_error *error);
 
 #endif /* CL_SESSION_H */
