@@ -200,7 +200,8 @@ static cellar_status check_run(const reading *r, const cl_saved_group *group, co
         return corrupt(r->error, place(r), "a run leaves the range of positions or of cells");
     if (run->len == 1 && !run->step)
         return corrupt(r->error, place(r), "a run of one cell has step 0");
-    if (group->kind == CELLAR_LAYER_RECURRENT && (!run->step || (before && cl_run_last(before) >= run->pos)))
+    if (group->kind == CELLAR_LAYER_RECURRENT &&
+        (!run->step || (before && cl_run_last(before) >= run->pos)))
         return corrupt(r->error, place(r), "two states stand at one position");
     if (before && cl_run_last(before) > run->pos)
         return corrupt(r->error, place(r), "runs overlap, or are not in order");
@@ -215,7 +216,7 @@ static cellar_status read_run(reading *r, cl_run *run)
     run->cell = cl_take_u32(&r->cursor);
     uint32_t len = cl_take_u32(&r->cursor);
     cl_run_set_len(run, len & 0x7fffffffu);
-    run->step = len >> 31;
+    run->step = len >> 31 & 1;
     run->shift = cl_take_i32(&r->cursor);
     return CELLAR_OK;
 }
@@ -307,7 +308,8 @@ static cellar_status check_sequence(const reading *r, const cl_saved_sequence *s
                            "a sequence's state does not stand where its other groups end");
     for (uint32_t i = 0; i < sequence->n_marks; i++)
         if (sequence->marks[i].position > last + 1)
-            return corrupt(r->error, place(r), "a checkpoint stands behind the end of its sequence");
+            return corrupt(r->error, place(r),
+                           "a checkpoint stands behind the end of its sequence");
     return CELLAR_OK;
 }
 
@@ -342,10 +344,8 @@ static cellar_status read_sequence(reading *r, uint32_t i, uint32_t *n_named)
         return CELLAR_OK;
     }
     cl_saved_sequence *sequence = &r->session->sequences[i];
-    *sequence = (cl_saved_sequence){.seq = name,
-                                    .lists = lists,
-                                    .marks = r->session->marks + r->n_marks,
-                                    .n_marks = n_marks};
+    *sequence = (cl_saved_sequence){
+        .seq = name, .lists = lists, .marks = r->session->marks + r->n_marks, .n_marks = n_marks};
     r->n_marks += n_marks;
     CL_TRY(read_marks(r, sequence, n_named));
     return check_sequence(r, sequence);

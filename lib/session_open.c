@@ -180,8 +180,8 @@ static cellar_status read_index(cellar_session *session, cellar_error *error)
                               "the index of the session could not be read");
     } else {
         const unsigned char *tail = section.bytes + section.size - CL_SESSION_INDEX_TAIL;
-        if (cl_get_u32(section.bytes) != CL_SESSION_INDEX ||
-            cl_get_u32(section.bytes + 4) != n || cl_get_u32(tail) != 0 ||
+        if (cl_get_u32(section.bytes) != CL_SESSION_INDEX || cl_get_u32(section.bytes + 4) != n ||
+            cl_get_u32(tail) != 0 ||
             session->kernels.crc32c(0, section.bytes, section.size - 4) != cl_get_u32(tail + 4))
             status = cl_error_set(error, CELLAR_CORRUPT, CELLAR_REASON_NONE, at,
                                   "the index is damaged");
@@ -226,8 +226,8 @@ static cellar_status read_model(cellar_session *session, cellar_error *error)
     if (!entry) CL_FAIL(error, CELLAR_CORRUPT, -1, "there is no section MODEL");
     CL_TRY(cl_session_get_section(session, &session->alloc, entry, &section, error));
     cl_cursor cursor = {section.bytes, section.bytes + section.size, false};
-    cellar_status status =
-        cl_model_read(&cursor, &session->alloc, &session->model, entry->offset, error);
+    cellar_status status = cl_model_read(&cursor, &session->alloc, &session->model, entry->offset,
+                                         error);
     cl_session_put_section(&session->alloc, &section);
     return status;
 }
@@ -246,8 +246,8 @@ static cellar_status read_notes(cellar_session *session, cellar_error *error)
     if (status == CELLAR_OK) {
         session->n_notes = n;
         if (cl_cursor_left(&cursor) > 0)
-            status = cl_error_set(error, CELLAR_CORRUPT, CELLAR_REASON_NONE,
-                                  (int64_t)entry->offset, "bytes follow the notes");
+            status = cl_error_set(error, CELLAR_CORRUPT, CELLAR_REASON_NONE, (int64_t)entry->offset,
+                                  "bytes follow the notes");
     }
     cl_session_put_section(&session->alloc, &section);
     return status;

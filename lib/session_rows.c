@@ -165,6 +165,7 @@ static bool get_stretch(const cl_row_reader *reader, const cl_row_kind *kind, ui
     size_t n = stretch->len * kind->from_bytes;
     const unsigned char *at = *from;
     *from += n;
+    if (stretch->cell == CL_NO_CELL) return true;
     if (kind->is_same) return copy_rows(reader->storage, kind->to, at, head, 1, stretch);
     for (uint32_t i = 0; i < stretch->len; i++)
         if (!convert_row(reader, kind, at + i * kind->from_bytes, head, stretch->cell + i))
@@ -175,7 +176,8 @@ static bool get_stretch(const cl_row_reader *reader, const cl_row_kind *kind, ui
 bool cl_rows_get(const cl_row_reader *reader, const unsigned char *from,
                  const cl_stretch *stretches, uint32_t n)
 {
-    bool is_block = n == 1 && stretches->len == reader->storage->layout.cells_a_block;
+    bool is_block = n == 1 && stretches->len == reader->storage->layout.cells_a_block &&
+                    stretches->cell != CL_NO_CELL;
     for (uint32_t i = 0; i < reader->storage->n_rows; i++) {
         const cl_row_kind *kind = &reader->kinds[i];
         uint32_t n_heads = kind->to->n_heads;

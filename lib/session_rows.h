@@ -48,8 +48,8 @@ cellar_status cl_row_reader_open(cl_row_reader *reader, const cl_saved_model *mo
 void cl_row_reader_close(cl_row_reader *reader, cl_alloc *alloc);
 
 /*
- * Rows of one tile into the cells of stretches[n], none of which leaves a block; `from` has cell_bytes for
- * each of them. False: a store failed.
+ * Rows of one tile into the cells of stretches[n], none of which leaves a block (cell CL_NO_CELL:
+ * passed over); `from` has cell_bytes for each of them. False: a store failed.
  */
 bool cl_rows_get(const cl_row_reader *reader, const unsigned char *from,
                  const cl_stretch *stretches, uint32_t n);
