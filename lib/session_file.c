@@ -24,6 +24,7 @@
 
 #include "error.h"
 #include "files.h"
+#include "session_write.h"
 
 enum {
     N_SLOTS = 8,   /* temporary files of one file at the same time */
@@ -225,17 +226,6 @@ typedef struct append {
     uint64_t n_written;
 } append;
 
-static void put_record(const cl_session_commit *commit, const cl_kernels *kernels,
-                       unsigned char *to)
-{
-    memset(to, 0, CL_SESSION_COMMIT);
-    cl_put_u64(to, commit->generation);
-    cl_put_u64(to + 8, commit->length);
-    cl_put_u64(to + 16, commit->index_offset);
-    cl_put_u64(to + 24, commit->index_length);
-    cl_put_u32(to + CL_SESSION_COMMIT - 4, kernels->crc32c(0, to, CL_SESSION_COMMIT - 4));
-}
-
 /* Whether the file is the one that is known, in the state that is known. */
 static bool is_the_one(const cl_place *at, int file, const cl_file_identity *known)
 {
@@ -281,7 +271,7 @@ static cellar_status commit_record(append *a, cl_file_identity *identity,
     const size_t offset = other_record(identity);
     unsigned char record[CL_SESSION_COMMIT];
     cl_output out = {.file = a->file, .at = offset};
-    put_record(commit, a->kernels, record);
+    cl_session_put_commit(record, commit, a->kernels);
     if (!cl_files_write(&out, record, sizeof record) || !cl_files_sync(a->file, false)) {
         const int number = out.failure ? out.failure : errno;
         cl_output back = {.file = a->file, .at = offset};
