@@ -149,6 +149,9 @@ static sampler *make_sampler(tale *t, const tale_piece *piece, const run_session
     sampler_options how = sampler_defaults();
     how.temperature = piece->temperature;
     how.repeat_penalty = 1.1;
+    how.top_k = 0; /* a random model's logits are peaked: let every token have its chance */
+    how.top_p = 1;
+    how.min_p = 0;
     how.seed = *seed = piece->seed;
     const bool goes_on = s != NULL &&
                          run_session_seed(s, piece->is_seeded ? &piece->seed : NULL, seed);

@@ -164,7 +164,7 @@ static void what_a_session_says_of_its_text_is_not_believed(void **state)
 {
     (void)state;
     static const char *const bad[] = {
-        "",         "0",        "0+",   "0+3",  "0+5",     "1+4",           "0+2 2+2",
+        "",         "0",        "0+",   "0+3",  "0+5",     "1+3",           "0+2 2+2",
         "0+2  4+2", "0+0",      " 0+4", "0+4 ", "0+4 5+1", "0+99999999999", "2+2 0+2",
         "-1+5",     "0+2 3+2x", "0 4",  "a+b",  "0+4\n1",  "4294967296+4"};
     const cellar_token log[6] = {1, 100, 101, 102, 103, 104};

@@ -19,7 +19,7 @@
 
 #define OWN_NOTES 5u
 #define SHOWN_TOKENS 48u /* of the beginning and of the end */
-#define SHOWN_BYTES 64u  /* most of their text that is kept */
+#define SHOWN_BYTES 56u  /* most of their text that is kept */
 
 typedef struct saving {
     cellar_note *notes; /* [n] first those of others, then ours */

@@ -108,27 +108,36 @@ static uint64_t hash_metadata(const gguf_file *file)
 
 /* ---- weights -------------------------------------------------------------------------------- */
 
-/*
- * The tensors are taken as one long text of bytes, one behind the other, and a stretch is looked at
- * every `pace` bytes of it; a stretch ends where its tensor does. With little text the stretches
- * meet and everything is looked at.
- */
-static uint64_t hash_weights(const gguf_file *file)
+static uint64_t count_bytes(const gguf_file *file)
 {
-    hash h = {SEED};
     uint64_t total = 0;
     for (uint32_t i = 0; i < gguf_count_tensors(file); i++) {
         total += gguf_tensor_at(file, i)->n_bytes;
     }
-    const uint64_t even = total / SAMPLES;
-    const uint64_t pace = even > SAMPLE_BYTES ? even : SAMPLE_BYTES;
+    return total;
+}
+
+/*
+ * The tensors are taken as one long text of bytes, one behind the other, and a stretch is looked at
+ * every `pace` bytes of it; a stretch ends where its tensor does. Of little text all is looked at.
+ */
+static uint64_t hash_weights(const gguf_file *file)
+{
+    hash h = {SEED};
+    const uint64_t total = count_bytes(file);
+    const bool is_small = total <= (uint64_t)SAMPLES * SAMPLE_BYTES;
+    const uint64_t pace = is_small ? 1 : total / SAMPLES;
     uint64_t begin = 0, next = 0; /* of the tensor; of the stretch to look at */
     for (uint32_t i = 0; i < gguf_count_tensors(file); i++) {
         const gguf_tensor *tensor = gguf_tensor_at(file, i);
+        const unsigned char *data = tensor->data;
+        if (is_small) {
+            hash_bytes(&h, data, tensor->n_bytes);
+            continue;
+        }
         for (; next < begin + tensor->n_bytes; next += pace) {
             const uint64_t at = next - begin, left = tensor->n_bytes - at;
-            hash_bytes(&h, (const unsigned char *)tensor->data + at,
-                       left < SAMPLE_BYTES ? left : SAMPLE_BYTES);
+            hash_bytes(&h, data + at, left < SAMPLE_BYTES ? left : SAMPLE_BYTES);
         }
         begin += tensor->n_bytes;
     }
