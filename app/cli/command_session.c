@@ -33,7 +33,7 @@ const char command_session_help[] =
     "  fork      a second session that begins as the first does and then goes its own\n"
     "            way; both stay as they are when the other is continued\n"
     "  convert   the same session with rows of another type: q8_0 takes half of f16;\n"
-    "            'cellar run' converts by itself when it loads, so this only saves room\n"
+    "            'cellar run' converts by itself when it loads; this saves room\n"
     "\n"
     "Options\n"
     "      --json         for scripts, as JSON (list, show, check)\n"

@@ -1,5 +1,5 @@
 # What a session is, for people and for scripts; `inspect` knows it too.
-cellar run -q -n 5 --temp 0 -p 'Once upon a time' --session s --title "a \"tale\"$(printf '\033')[31m" >text
+cellar run -q -n 5 --temp 0 --seed 1 -p 'Once upon a time' --session s --title "a \"tale\"$(printf '\033')[31m" >text
 cellar session show s
 cellar session show --json s
 cellar session show s >a
