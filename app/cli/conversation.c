@@ -210,7 +210,7 @@ static bool take_character(const char **at, const char *end, char wanted)
 /* "0+3 7+5" into parts. The caller has looked at no byte of it. */
 static cellar_status parse_parts(conversation *c, const cellar_note *note, cellar_error *error)
 {
-    const char *at = note->value, *end = at + note->size;
+    const char *at = note->size > 0 ? note->value : "", *end = at + note->size;
     while (at < end) {
         cellar_status status = make_room_for_part(c, error);
         if (status != CELLAR_OK) {

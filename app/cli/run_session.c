@@ -130,7 +130,7 @@ static void read_generator(run_session *s)
     cellar_note note;
     char text[GENERATOR_TEXT];
     if (!conversation_find_note(s->file, RUN_SESSION_GENERATOR, &note) ||
-        note.size >= sizeof text) {
+        note.size == 0 || note.size >= sizeof text) {
         return;
     }
     memcpy(text, note.value, note.size);

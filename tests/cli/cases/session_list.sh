@@ -1,7 +1,7 @@
 # The sessions of a folder; a damaged one is shown with what is wrong.
 mkdir tales
-cellar run -q -n 5 --temp 0 -p 'Once upon a time' --session tales/b --title "tale$(printf '\033')[31m" >text
-cellar run -q -n 0 --temp 0 -p 'The house' --session tales/a >text
+cellar run -q -n 5 --temp 0 --seed 1 -p 'Once upon a time' --session tales/b --title "tale$(printf '\033')[31m" >text
+cellar run -q -n 0 --temp 0 --seed 1 -p 'The house' --session tales/a >text
 echo 'a letter' >tales/letter
 mkfifo tales/pipe
 ln -s b tales/link
