@@ -408,9 +408,10 @@ typedef struct cellar_config {
      * Room of groups that do not keep everything. A window group gets, in each pool, n_sequences /
      * n_pools (rounded up) times (W + n_sinks), plus n_ubatch cells, but never more than n_cells;
      * or just as many cells as full attention when is_window_full. The recurrent group gets for each
-     * of n_sequences two times one state and those of rollback_bytes. Bytes of states are counted as
-     * they are kept: each tensor of each layer rounded up to a multiple of 64. What the engine keeps
-     * itself counts 0, so rollback_bytes and checkpoint_bytes make no room for it.
+     * of n_sequences two times one state and those of rollback_bytes; when more sequences share it, a
+     * step may keep fewer of its last states. Bytes of states are counted as they are kept: each
+     * tensor of each layer rounded up to a multiple of 64. What the engine keeps itself counts 0, so
+     * rollback_bytes and checkpoint_bytes make no room for it.
      */
     uint32_t n_sequences; /* that grow side by side, 1..2^20; default 1 */
     bool is_window_full;
@@ -722,8 +723,8 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_remove(cellar_memory *memory, ce
  * forgotten, then the cells are shared; no row is copied. Repeating it changes nothing; from == to
  * is no change. Positions outside the range stay. With p0 = 0 and p1 = -1 it is a fork.
  * Between pools the rows are copied, before the call returns; CELLAR_FULL if the other pool has no
- * room. CELLAR_REFUSED: a recurrent group can only copy a beginning, to a sequence without anything
- * behind it, up to the end or to a position whose state is kept (error->at: the largest such
+ * room. CELLAR_REFUSED: a recurrent group can only copy a beginning, to a sequence that holds nothing
+ * outside the range, up to the end or to a position whose state is kept (error->at: the largest such
  * position <= p1, or 0). Cost: the runs touched, and a counter for each cell. CELLAR_INVALID,
  * CELLAR_BUSY, CELLAR_NO_MEMORY, CELLAR_IO.
  */
@@ -740,8 +741,9 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_keep(cellar_memory *memory, cell
  * forgotten (by this sequence only). No row is touched and no other sequence changes.
  * CELLAR_INVALID: a position would exceed INT32_MAX - 1. CELLAR_REFUSED: the range would land on
  * positions that the sequence holds already; error->at is the first of them; remove those before.
- * It is also refused when it would have to move a part of what a recurrent state has read.
- * Also CELLAR_BUSY, CELLAR_NO_MEMORY. Cost: the runs touched; all runs of the sequence when the
+ * It is also refused when it would have to move, or to forget below 0, a part of what a recurrent
+ * state has read. Checkpoints of the sequence stay if they lie neither behind the first token that
+ * moves nor behind where that comes to stand. Also CELLAR_BUSY, CELLAR_NO_MEMORY. Cost: the runs touched; all runs of the sequence when the
  * range moves past others.
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_shift(cellar_memory *memory, cellar_seq seq,
@@ -763,8 +765,9 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_shift_context(cellar_memory *mem
 /*
  * Divide the positions in [p0, p1) by `divisor` (>= 1), rounding down, so that several tokens come
  * to share one ("self-extend": Jin et al., arXiv:2401.01325). Keys are met as if they had been
- * rotated for their new positions. CELLAR_REFUSED as cellar_shift. Cost: a run for each token of
- * the range until their rows are rotated again (cellar_config.max_shifts, cellar_settle).
+ * rotated for their new positions. CELLAR_REFUSED as cellar_shift, and for whatever a recurrent
+ * state has read; checkpoints as there. Cost: a run for each token of the range until their rows
+ * are rotated again (cellar_config.max_shifts, cellar_settle).
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_divide(cellar_memory *memory, cellar_seq seq,
                                                        cellar_pos p0, cellar_pos p1,
@@ -828,7 +831,7 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_rewind(cellar_memory *memory, ce
 
 /* A checkpoint as a sequence has it. */
 typedef struct cellar_checkpoint_info {
-    cellar_pos position; /* where reading goes on after a return to it */
+    cellar_pos position; /* behind the last token that a return to it leaves */
     uint32_t n_holders;  /* sequences that have it */
     uint32_t n_cells;    /* window cells it holds, shared ones included */
     uint32_t state;      /* the recurrent state it holds; CELLAR_NO_STATE: none */

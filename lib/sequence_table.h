@@ -23,6 +23,7 @@ typedef struct cl_sequence {
      * them and their cells were needed. 0: none is. Such a sequence exists even without runs.
      */
     int32_t lost;
+    int32_t begin; /* recurrent groups: where the first token stands that its states have read */
     uint32_t next_vacant; /* while vacant: the next vacant slot, CL_NO_SLOT at the end */
 } cl_sequence;
 

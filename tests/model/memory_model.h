@@ -163,6 +163,10 @@ cellar_status memory_model_plan(memory_model *model, const cellar_batch *batch,
 void memory_model_count_wanted(const memory_model *model, const cellar_batch *batch,
                                uint32_t *wanted /* [MODEL_POOLS] */);
 
+/* States that a batch asks for at most: the last ones of each sequence, and one to go on in. */
+uint32_t memory_model_count_states(const memory_model *model, const cellar_batch *batch,
+                                   uint32_t n_kept);
+
 /* Read a batch that was accepted; cells[n_tokens] become its tokens' places in model->cells. */
 void memory_model_append(memory_model *model, const cellar_batch *batch,
                          const cellar_pos *positions, uint32_t *cells);
@@ -243,9 +247,8 @@ void memory_model_add_checkpoint(model_sequence *sequence, cellar_pos position, 
 /* Forget the places in [from, to). */
 void memory_model_drop_checkpoints(model_sequence *sequence, int64_t from, int64_t to);
 
-/* From now on those in [from, to) may be gone, or moved by delta. */
-void memory_model_doubt_checkpoints(model_sequence *sequence, int64_t from, int64_t to,
-                                    int64_t delta);
+/* From now on those in [from, to) may be gone. */
+void memory_model_doubt_checkpoints(model_sequence *sequence, int64_t from, int64_t to);
 
 /* Any of all sequences may have been dropped for want of room. */
 void memory_model_doubt_all_checkpoints(memory_model *model);
