@@ -853,8 +853,8 @@ CELLAR_API cellar_pos cellar_position_max(const cellar_memory *memory, cellar_se
 /* What a sequence is, in numbers. An unknown sequence is an empty one. */
 typedef struct cellar_sequence_info {
     cellar_pos pos_min, pos_max; /* -1: holds nothing */
-    cellar_pos
-        pos_next; /* where the next token goes, behind all points of an image; 0 when empty */
+    /* Where the next token goes, behind all points of an image; 0 when empty; INT32_MAX: nowhere. */
+    cellar_pos pos_next;
     /*
      * The sequence can be cut off and continued at every held position from here on without reading
      * again; 0: at all of them. (Places before may still be possible: cellar_can_continue.)
