@@ -861,11 +861,10 @@ CELLAR_API cellar_pos cellar_position_max(const cellar_memory *memory, cellar_se
 /* What a sequence is, in numbers. An unknown sequence is an empty one. */
 typedef struct cellar_sequence_info {
     cellar_pos pos_min, pos_max; /* -1: holds nothing */
-<<<<<<< HEAD
-    /* Where the next token goes: pos_max + 1; behind an image its largest coordinate + 1; empty: 0 */
-=======
-    /* Where the next token goes, behind all points of an image; 0 when empty; INT32_MAX: nowhere. */
->>>>>>> diffrec
+    /*
+     * Where the next token goes: pos_max + 1; behind an image its largest coordinate + 1; empty: 0;
+     * INT32_MAX: nowhere.
+     */
     cellar_pos pos_next;
     /*
      * The sequence can be cut off and continued at every held position from here on without reading
