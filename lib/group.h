@@ -226,8 +226,10 @@ void cl_window_keep_label(cl_group *group, uint32_t cell);
 void cl_window_restore(cl_group *group);
 /*
  * The same outside of a step, for what is loaded, from sequences only: give up to n cells of a pool. Then
- * either they stay given up, or they are taken back. CELLAR_NO_MEMORY.
+ * either they stay given up, or they are taken back. What the last step noted is forgotten first.
+ * CELLAR_NO_MEMORY.
  */
+void cl_window_forget_step(cl_group *group);
 cellar_status cl_window_give_up(cl_group *group, uint32_t pool, uint32_t n, cellar_error *error);
 void cl_window_keep_given_up(cl_group *group);
 void cl_window_take_back(cl_group *group);

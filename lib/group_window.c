@@ -374,11 +374,16 @@ void cl_window_restore(cl_group *group)
 
 /* ---- outside of a step ----------------------------------------------------------------------- */
 
+void cl_window_forget_step(cl_group *group)
+{
+    group->n_victims = group->n_labels = 0;
+    group->n_step_reclaimed = 0;
+}
+
 cellar_status cl_window_give_up(cl_group *group, uint32_t pool, uint32_t n, cellar_error *error)
 {
     uint32_t goal = group->sequences.cells.pools[pool].n_free + n;
     cl_step nobody = {.n_tokens = goal};
-    if (group->n_victims == 0) group->n_step_reclaimed = 0; /* the last step's */
     CL_TRY(cl_window_reserve(group, &nobody, error));
     reclaim_cells(group, pool, goal);
     return CELLAR_OK;

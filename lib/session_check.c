@@ -295,19 +295,26 @@ static cellar_status read_checkpoint(reading *r, uint32_t i)
     return check_checkpoint(r, &r->session->checkpoints[i]);
 }
 
-/* The groups of one sequence end at one position, and its checkpoints not behind that. */
+/*
+ * The groups of one sequence end at one position, and its checkpoints not behind that; or, if a window has
+ * given up even its last tokens and the rest was removed, not behind what it has lost.
+ */
 static cellar_status check_sequence(const reading *r, const cl_saved_sequence *sequence)
 {
-    int64_t last = -1;
-    for (uint32_t g = 0; g < r->session->model.n_groups; g++)
-        if (last_of(&sequence->lists[g]) > last) last = last_of(&sequence->lists[g]);
+    int64_t last = -1, end = 0;
+    for (uint32_t g = 0; g < r->session->model.n_groups; g++) {
+        const cl_saved_list *list = &sequence->lists[g];
+        if (last_of(list) > last) last = last_of(list);
+        if (list->lost > end) end = list->lost;
+    }
+    if (last >= end) end = last + 1;
     for (uint32_t g = 0; g < r->session->model.n_groups; g++)
         if (r->session->model.groups[g].kind == CELLAR_LAYER_RECURRENT &&
             last_of(&sequence->lists[g]) != last)
             return corrupt(r->error, place(r),
                            "a sequence's state does not stand where its other groups end");
     for (uint32_t i = 0; i < sequence->n_marks; i++)
-        if (sequence->marks[i].position > last + 1)
+        if (sequence->marks[i].position > end)
             return corrupt(r->error, place(r),
                            "a checkpoint stands behind the end of its sequence");
     return CELLAR_OK;

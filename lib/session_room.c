@@ -153,6 +153,8 @@ static cellar_status make_room(cl_load *load, uint32_t g, uint32_t part, cellar_
 /* Nothing is taken before everything has room: leaving out a checkpoint frees what it wanted elsewhere. */
 cellar_status cl_load_make_room(cl_load *load, cellar_error *error)
 {
+    for (uint32_t g = 0; g < load->n_groups; g++)
+        cl_window_forget_step(&load->memory->groups[g]);
     for (uint32_t p = 0; p < load->n_parts; p++)
         take_slots(load, p);
     for (uint32_t g = 0; g < load->n_groups; g++)
@@ -171,7 +173,7 @@ cellar_status cl_load_make_room(cl_load *load, cellar_error *error)
 
 void cl_load_give_back(cl_load *load)
 {
-    if (!load->landings) return; /* it did not come as far */
+    if (!load->landings) return; /* it did not come so far */
     for (uint32_t i = 0; i < load->n_groups * load->n_parts; i++)
         cl_landing_release(&load->landings[i]);
     for (uint32_t p = 0; p < load->n_parts; p++)
