@@ -224,6 +224,13 @@ void cl_window_suspend(cl_group *group, uint32_t checkpoint);
 void cl_window_keep_label(cl_group *group, uint32_t cell);
 /* Give all victims back, the last first. */
 void cl_window_restore(cl_group *group);
+/*
+ * The same outside of a step, for what is loaded, from sequences only: give up to n cells of a pool. Then
+ * either they stay given up, or they are taken back. CELLAR_NO_MEMORY.
+ */
+cellar_status cl_window_give_up(cl_group *group, uint32_t pool, uint32_t n, cellar_error *error);
+void cl_window_keep_given_up(cl_group *group);
+void cl_window_take_back(cl_group *group);
 
 /* group_recurrent.c */
 cellar_status cl_recurrent_begin(cl_group *group, const cl_step *step, cellar_error *error);
