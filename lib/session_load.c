@@ -322,8 +322,24 @@ static cellar_status run(cl_load *load, const cellar_load_options *options, cell
     return status;
 }
 
+static void tell_listener(const cl_load *load, cl_load_listener *listener, void *context)
+{
+    for (uint32_t g = 0; g < load->n_groups; g++)
+        for (uint32_t p = 0; p < load->n_parts; p++) {
+            const cl_landing *landing = &load->landings[g * load->n_parts + p];
+            listener(context, g, landing->spans, landing->n);
+        }
+}
+
 cellar_status cellar_load_session(cellar_memory *memory, const cellar_session *session,
                                   const cellar_load_options *options, cellar_error *error)
+{
+    return cl_load_session(memory, session, options, NULL, NULL, error);
+}
+
+cellar_status cl_load_session(cellar_memory *memory, const cellar_session *session,
+                              const cellar_load_options *options, cl_load_listener *listener,
+                              void *context, cellar_error *error)
 {
     CL_TRY(cl_memory_check(memory, error));
     CL_TRY(cl_memory_check_idle(memory, error));
@@ -336,6 +352,7 @@ cellar_status cellar_load_session(cellar_memory *memory, const cellar_session *s
                     .alloc = &memory->alloc,
                     .n_groups = memory->n_groups};
     cellar_status status = run(&load, options, error);
+    if (status == CELLAR_OK && listener) tell_listener(&load, listener, context);
     free_load(&load);
     return status;
 }

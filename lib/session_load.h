@@ -74,4 +74,13 @@ cellar_status cl_load_prepare(cl_load *load, cellar_error *error);
 void cl_load_abandon(cl_load *load); /* what was prepared is given up */
 void cl_load_commit(cl_load *load);
 
+/*
+ * cellar_load_session for a journal: when everything is in place it is told where the cells of the file went,
+ * some spans at a time (some of their cells may be held by nobody). listener NULL: nobody asks.
+ */
+typedef void cl_load_listener(void *context, uint32_t group, const cl_span *spans, uint32_t n);
+cellar_status cl_load_session(cellar_memory *memory, const cellar_session *session,
+                              const cellar_load_options *options, cl_load_listener *listener,
+                              void *context, cellar_error *error);
+
 #endif /* CL_SESSION_LOAD_H */
