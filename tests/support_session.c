@@ -12,7 +12,7 @@
 
 #include "kernels.h"
 
-enum { HEADER = 256, COMMIT_A = 64, COMMIT_B = 128, COMMIT = 64, ALIGN = 64, ENTRY = 40 };
+enum { HEADER = 256, COMMIT_A = 64, ALIGN = 64, ENTRY = 40 };
 
 static void *grab(size_t size)
 {
@@ -125,7 +125,12 @@ cl_session_entry parcel_entry(const parcel *p, uint32_t i, size_t *at)
 
 void parcel_seal_outside(parcel *p)
 {
-    size_t begin = index_of(p), size = p->size - begin;
+    parcel_seal_at(p, index_of(p));
+}
+
+void parcel_seal_at(parcel *p, size_t begin)
+{
+    size_t size = p->size - begin;
     cl_put_u32(p->bytes + p->size - 4, sum_of(p->bytes + begin, size - 4));
     cl_put_u32(p->bytes + COMMIT_A + 60, sum_of(p->bytes + COMMIT_A, 60));
     cl_put_u32(p->bytes + 60, sum_of(p->bytes, 60));
@@ -179,7 +184,8 @@ static void put_entry(parcel *to, const part *p, uint64_t offset)
 
 void parts_put(const parts *from, parcel *to)
 {
-    static const unsigned char magic[16] = {'C', 'E', 'L', 'L', 'A', 'R', '\r', '\n', 1, 0, 0, 0, 0, 1};
+    static const unsigned char magic[16] = {'C',  'E', 'L', 'L', 'A', 'R', '\r',
+                                            '\n', 1,   0,   0,   0,   0,   1};
     unsigned char header[HEADER] = {0}, head[8], tail[8] = {0};
     uint64_t offsets[PARTS];
     to->size = 0;

@@ -43,8 +43,9 @@ uint32_t parcel_entries(const parcel *p);
 /* Make all checksums right again: of sections, index, commit records and header. */
 void parcel_seal(parcel *p);
 
-/* Of the index, commit records and header alone. */
+/* Of the index (which begins at `index`, whatever the header says), commit record and header alone. */
 void parcel_seal_outside(parcel *p);
+void parcel_seal_at(parcel *p, size_t index);
 
 /* ---- sections -------------------------------------------------------------------------------- */
 
