@@ -216,7 +216,7 @@ static cellar_status read_run(reading *r, cl_run *run)
     run->cell = cl_take_u32(&r->cursor);
     uint32_t len = cl_take_u32(&r->cursor);
     cl_run_set_len(run, len & 0x7fffffffu);
-    run->step = len >> 31 & 1;
+    run->step = len >> 31 != 0;
     run->shift = cl_take_i32(&r->cursor);
     return CELLAR_OK;
 }
