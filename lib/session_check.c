@@ -235,7 +235,7 @@ static cellar_status read_list(reading *r, uint32_t g, cl_saved_list *list)
         r->n_runs += n;
         return CELLAR_OK;
     }
-    *list = (cl_saved_list){lost, n, r->session->runs + r->n_runs};
+    *list = (cl_saved_list){lost, n, n > 0 ? r->session->runs + r->n_runs : NULL};
     r->n_runs += n;
     for (uint32_t i = 0; i < n; i++) {
         CL_TRY(read_run(r, &list->runs[i]));
@@ -390,8 +390,10 @@ static cellar_status read_sequence(reading *r, uint32_t i, uint32_t *n_named)
         return CELLAR_OK;
     }
     cl_saved_sequence *sequence = &r->session->sequences[i];
-    *sequence = (cl_saved_sequence){
-        .seq = name, .lists = lists, .marks = r->session->marks + r->n_marks, .n_marks = n_marks};
+    *sequence = (cl_saved_sequence){.seq = name,
+                                    .lists = lists,
+                                    .marks = n_marks > 0 ? r->session->marks + r->n_marks : NULL,
+                                    .n_marks = n_marks};
     r->n_marks += n_marks;
     CL_TRY(read_marks(r, sequence, n_named));
     return check_sequence(r, sequence);

@@ -194,10 +194,13 @@ static cellar_status read_index(cellar_session *session, cellar_error *error)
         if (!session->entries) status = cl_error_no_memory(error, "the index", bytes);
         session->n_entries = session->entries ? n : 0;
     }
-    uint64_t end = CL_SESSION_HEADER;
-    cl_cursor cursor = {section.bytes + CL_SESSION_INDEX_HEAD, section.bytes + section.size, false};
-    for (uint32_t i = 0; status == CELLAR_OK && i < n; i++)
-        status = read_entry(session, i, &cursor, &end, error);
+    if (status == CELLAR_OK) {
+        uint64_t end = CL_SESSION_HEADER;
+        cl_cursor cursor = {section.bytes + CL_SESSION_INDEX_HEAD, section.bytes + section.size,
+                            false};
+        for (uint32_t i = 0; status == CELLAR_OK && i < n; i++)
+            status = read_entry(session, i, &cursor, &end, error);
+    }
     cl_session_put_section(&session->alloc, &section);
     return status;
 }
