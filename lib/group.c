@@ -31,8 +31,8 @@ cellar_status cl_group_create(cl_group *group, uint32_t index, const cl_group_so
     group->sweep.ubatch = UINT32_MAX;
     cl_sequence_table_init(&group->sequences.table);
     cl_cells *cells = &group->sequences.cells;
-    if (!cl_cells_create(cells, source->pools, plan->n_pools, source->has_points && !is_recurrent,
-                         alloc))
+    if (!cl_cells_create(cells, source->pools, plan->n_pools,
+                         cl_group_cells_kind(plan->kind, source->has_points), alloc))
         return cl_error_no_memory(error, "cells: use fewer", plan->cells_bytes);
     cellar_status status = cl_storage_create(
         &group->storage, &plan->layout, source->rows, plan->n_rows, source->stores,

@@ -121,6 +121,13 @@ typedef struct cl_group {
     cl_sweep sweep;
 } cl_group;
 
+/* What its cells keep: a state is large, so each has a stamp of its own. */
+static inline cl_cells_kind cl_group_cells_kind(cellar_layer_kind kind, bool is_2d)
+{
+    bool is_recurrent = kind == CELLAR_LAYER_RECURRENT;
+    return (cl_cells_kind){is_2d && !is_recurrent, is_recurrent};
+}
+
 static inline bool cl_group_has_window(const cl_group *group)
 {
     return group->window.kind != CELLAR_WINDOW_NONE;
@@ -217,6 +224,15 @@ void cl_window_suspend(cl_group *group, uint32_t checkpoint);
 void cl_window_keep_label(cl_group *group, uint32_t cell);
 /* Give all victims back, the last first. */
 void cl_window_restore(cl_group *group);
+/*
+ * The same outside of a step, for what is loaded, from sequences only: give up to n cells of a pool. Then
+ * either they stay given up, or they are taken back. What the last step noted is forgotten first.
+ * CELLAR_NO_MEMORY.
+ */
+void cl_window_forget_step(cl_group *group);
+cellar_status cl_window_give_up(cl_group *group, uint32_t pool, uint32_t n, cellar_error *error);
+void cl_window_keep_given_up(cl_group *group);
+void cl_window_take_back(cl_group *group);
 
 /* group_recurrent.c */
 cellar_status cl_recurrent_begin(cl_group *group, const cl_step *step, cellar_error *error);

@@ -228,10 +228,10 @@ void cl_window_suspend(cl_group *group, uint32_t checkpoint)
     cl_checkpoints_suspend(group->checkpoints, checkpoint, group->index);
 }
 
-uint32_t cl_window_reclaim(cl_group *group, uint32_t pool, uint32_t missing)
+/* Give up cells that no query sees until `goal` of a pool are free, or there are none. */
+static void reclaim_cells(cl_group *group, uint32_t pool, uint32_t goal)
 {
     const cl_pool *its = &group->sequences.cells.pools[pool];
-    uint32_t goal = its->n_free + missing;
     candidate *heap = (candidate *)(void *)group->reclaim_arena.memory;
     uint32_t n = collect(group, pool, heap);
     while (n > 0 && its->n_free < goal) {
@@ -243,6 +243,13 @@ uint32_t cl_window_reclaim(cl_group *group, uint32_t pool, uint32_t missing)
             heap[0] = heap[--n];
         sink(heap, 0, n);
     }
+}
+
+uint32_t cl_window_reclaim(cl_group *group, uint32_t pool, uint32_t missing)
+{
+    const cl_pool *its = &group->sequences.cells.pools[pool];
+    uint32_t goal = its->n_free + missing;
+    reclaim_cells(group, pool, goal);
     while (its->n_free < goal && group->checkpoints) {
         uint32_t least = cl_checkpoints_least(group->checkpoints, group->index, pool);
         if (least == CL_NO_CHECKPOINT) break;
@@ -363,4 +370,32 @@ void cl_window_restore(cl_group *group)
         cl_runs_mend(&sequence->runs, at);
         sequence->lost = victim->old_lost;
     }
+}
+
+/* ---- outside of a step ----------------------------------------------------------------------- */
+
+void cl_window_forget_step(cl_group *group)
+{
+    group->n_victims = group->n_labels = 0;
+    group->n_step_reclaimed = 0;
+}
+
+cellar_status cl_window_give_up(cl_group *group, uint32_t pool, uint32_t n, cellar_error *error)
+{
+    uint32_t goal = group->sequences.cells.pools[pool].n_free + n;
+    cl_step nobody = {.n_tokens = goal};
+    CL_TRY(cl_window_reserve(group, &nobody, error));
+    reclaim_cells(group, pool, goal);
+    return CELLAR_OK;
+}
+
+void cl_window_keep_given_up(cl_group *group)
+{
+    if (group->n_victims > 0) group->n_reclaimed += group->n_step_reclaimed;
+    group->n_victims = 0;
+}
+
+void cl_window_take_back(cl_group *group)
+{
+    cl_window_restore(group);
 }

@@ -229,7 +229,8 @@ static bool plan_group(const cellar_config *config, cl_plan *plan, cl_group_plan
     bool fits = is_recurrent ? plan_states(config, group) : plan_attention_cells(config, group);
     if (!fits) return false;
     uint32_t n_storage = is_recurrent ? group->n_cells : group->n_blocks;
-    if (!cl_cells_measure(group->n_blocks, plan->is_2d && !is_recurrent, &group->cells_bytes) ||
+    if (!cl_cells_measure(group->n_blocks, cl_group_cells_kind(group->kind, plan->is_2d),
+                          &group->cells_bytes) ||
         !cl_storage_measure(&group->layout, plan->n_stores, n_storage, &group->own_bytes,
                             &group->callers_bytes))
         return false;

@@ -113,8 +113,7 @@ struct cellar_session {
     cl_saved_list *lists; /* [n_lists] of all sequences and checkpoints */
     cl_saved_mark *marks; /* [n_marks] of all sequences */
     size_t n_runs, n_lists, n_marks;
-    cellar_layer *config_layers; /* [n_layers] for cellar_get_session_config; NULL: not asked yet */
-    cl_kernels kernels;          /* for checksums */
+    cl_kernels kernels; /* for checksums */
 };
 
 /* ---- reading it ------------------------------------------------------------------------------- */

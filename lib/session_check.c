@@ -200,9 +200,6 @@ static cellar_status check_run(const reading *r, const cl_saved_group *group, co
         return corrupt(r->error, place(r), "a run leaves the range of positions or of cells");
     if (run->len == 1 && !run->step)
         return corrupt(r->error, place(r), "a run of one cell has step 0");
-    if (group->kind == CELLAR_LAYER_RECURRENT &&
-        (!run->step || (before && cl_run_last(before) >= run->pos)))
-        return corrupt(r->error, place(r), "two states stand at one position");
     if (before && cl_run_last(before) > run->pos)
         return corrupt(r->error, place(r), "runs overlap, or are not in order");
     if (before && cl_run_touches(before, run))
@@ -216,7 +213,7 @@ static cellar_status read_run(reading *r, cl_run *run)
     run->cell = cl_take_u32(&r->cursor);
     uint32_t len = cl_take_u32(&r->cursor);
     cl_run_set_len(run, len & 0x7fffffffu);
-    run->step = len >> 31 & 1;
+    run->step = len >> 31 != 0;
     run->shift = cl_take_i32(&r->cursor);
     return CELLAR_OK;
 }
@@ -279,7 +276,9 @@ static cellar_status check_checkpoint(const reading *r, const cl_saved_checkpoin
         if (has_all && list->n_runs > 0)
             return corrupt(r->error, place(r), "a checkpoint holds what needs none");
         bool is_state = group->kind == CELLAR_LAYER_RECURRENT;
-        if (is_state && (list->n_runs != 1 || list->runs[0].len != 1 || list->lost != 0))
+        /* One state; several only where several tokens share the position (2-D). */
+        if (is_state && (list->n_runs == 0 || list->lost != 0 ||
+                         list->runs[0].pos != cl_run_last(&list->runs[list->n_runs - 1])))
             return corrupt(r->error, place(r), "a checkpoint does not hold one state");
     }
     return CELLAR_OK;
@@ -295,19 +294,47 @@ static cellar_status read_checkpoint(reading *r, uint32_t i)
     return check_checkpoint(r, &r->session->checkpoints[i]);
 }
 
+/* The largest of a cell's coordinates when it stands at `pos`. */
+static int64_t coordinate(const cl_saved_group *group, uint32_t cell, int64_t pos)
+{
+    const cl_saved_cells *cells = find_cell(group, cell);
+    if (!cells || !cells->points) return pos;
+    cl_point point = cells->points[cell - cells->first];
+    int64_t away = point.y > point.x ? point.y : point.x;
+    return away > 0 ? pos + away : pos;
+}
+
+/* Where the next token of a list would go: behind its last one, and, after an image, behind that. */
+static int64_t next_of(const cl_saved_group *group, const cl_saved_list *list)
+{
+    int64_t last = last_of(list), largest = last;
+    for (uint32_t i = list->n_runs; i-- > 0 && cl_run_last(&list->runs[i]) == last;) {
+        const cl_run *run = &list->runs[i];
+        for (uint32_t k = run->step ? run->len - 1 : 0; k < run->len; k++) {
+            int64_t its = coordinate(group, run->cell + k, last);
+            if (its > largest) largest = its;
+        }
+    }
+    return largest + 1 > list->lost ? largest + 1 : list->lost;
+}
+
 /* The groups of one sequence end at one position, and its checkpoints not behind that. */
 static cellar_status check_sequence(const reading *r, const cl_saved_sequence *sequence)
 {
-    int64_t last = -1;
-    for (uint32_t g = 0; g < r->session->model.n_groups; g++)
-        if (last_of(&sequence->lists[g]) > last) last = last_of(&sequence->lists[g]);
+    int64_t last = -1, next = 0;
+    for (uint32_t g = 0; g < r->session->model.n_groups; g++) {
+        const cl_saved_list *list = &sequence->lists[g];
+        int64_t its = next_of(&r->session->model.groups[g], list);
+        if (last_of(list) > last) last = last_of(list);
+        if (its > next) next = its;
+    }
     for (uint32_t g = 0; g < r->session->model.n_groups; g++)
         if (r->session->model.groups[g].kind == CELLAR_LAYER_RECURRENT &&
             last_of(&sequence->lists[g]) != last)
             return corrupt(r->error, place(r),
                            "a sequence's state does not stand where its other groups end");
     for (uint32_t i = 0; i < sequence->n_marks; i++)
-        if (sequence->marks[i].position > last + 1)
+        if (sequence->marks[i].position > next)
             return corrupt(r->error, place(r),
                            "a checkpoint stands behind the end of its sequence");
     return CELLAR_OK;

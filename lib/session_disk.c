@@ -8,6 +8,7 @@
 #include "session_file.h"
 
 #include "error.h"
+#include "session.h"
 
 /* What is saved, for cl_file_replace. */
 typedef struct saving {
@@ -28,4 +29,18 @@ cellar_status cellar_save_session(const cellar_memory *memory, const cellar_save
     CL_TRY(cellar_measure_session(memory, options, &bytes, error)); /* before a file is made */
     saving s = {.memory = memory, .options = options};
     return cl_file_replace(path, fill, &s, NULL, NULL, error);
+}
+
+cellar_status cellar_open_session(const char *path, const cellar_allocator *allocator,
+                                  cellar_session **session, cellar_error *error)
+{
+    if (!session) CL_FAIL(error, CELLAR_INVALID, -1, "session is NULL");
+    *session = NULL;
+    cl_file_view view;
+    CL_TRY(cl_file_map(path, &view, error));
+    const cl_bytes bytes = {.address = view.bytes, .size = view.size};
+    const cellar_status status = cl_session_open(&bytes, view.mapping, view.size, allocator,
+                                                 session, error);
+    if (status != CELLAR_OK) cl_file_unmap(view.mapping, view.size);
+    return status;
 }

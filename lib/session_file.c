@@ -79,7 +79,10 @@ void cl_file_identify(const cl_file_view *view, const cl_session_commit *commit,
     if (commit->length > view->size || commit->length < CL_SESSION_HEADER + 4) return;
     memcpy(out->header, view->bytes, sizeof out->header);
     out->index_checksum = cl_get_u32(view->bytes + commit->length - 4);
-    out->is_known = true;
+    /* Somebody may have appended since the record was read: then this is another state. */
+    const uint64_t a = cl_get_u64(out->header + CL_SESSION_COMMIT_A);
+    const uint64_t b = cl_get_u64(out->header + CL_SESSION_COMMIT_B);
+    out->is_known = (a > b ? a : b) == commit->generation;
 }
 
 /* ---- temporary files ------------------------------------------------------------------------- */

@@ -19,7 +19,6 @@ typedef struct cl_arrival {
     const cl_saved_sequence *from;
     cellar_seq as;
     uint32_t part;   /* which of the load's pools its name lives in */
-    bool is_trimmed; /* in groups whose landing is short, only what its next token needs is wanted */
     cl_runs *lists;  /* [n_groups + 1] prepared; the last one is that of its checkpoints */
     uint32_t *slots; /* [n_groups + 1] in the tables */
 } cl_arrival;
@@ -36,14 +35,15 @@ typedef struct cl_load {
     cl_alloc *alloc; /* the memory's */
     uint32_t n_arrivals, n_parts, n_groups;
     cl_arrival *arrivals;
-    uint32_t *pools; /* [n_parts] of the memory */
+    uint32_t *pools;                     /* [n_parts] of the memory */
     cl_arriving_checkpoint *checkpoints; /* [n_parts][session's checkpoints] */
-    cl_landing *landings;                /* [n_groups][n_parts]; those of a group with one pool: part 0 */
-    bool *is_short;                      /* [n_groups][n_parts] lists are trimmed */
-    cl_runs *lists; /* [n_lists] all that arrivals and checkpoints point to */
+    cl_landing *landings; /* [n_groups][n_parts]; those of a group with one pool: part 0 */
+    bool *is_short;       /* [n_groups][n_parts] lists are trimmed */
+    cl_runs *lists;       /* [n_lists] all that arrivals and checkpoints point to */
     uint32_t *slots;
     uint64_t n_lists;
-    bool has_reclaimed; /* cells behind windows were given up: they can be given back until rows come */
+    bool has_reclaimed;  /* cells behind windows were given up */
+    bool is_copying;     /* rows may lie over them: they cannot be given back any more */
     uint32_t n_left_out; /* checkpoints */
 } cl_load;
 
@@ -71,6 +71,16 @@ void cl_load_give_back(cl_load *load);
 
 /* Reserve and prepare (session_commit.c); put in place, which cannot fail. */
 cellar_status cl_load_prepare(cl_load *load, cellar_error *error);
+void cl_load_abandon(cl_load *load); /* what was prepared is given up */
 void cl_load_commit(cl_load *load);
+
+/*
+ * cellar_load_session for a journal: when everything is in place it is told where the cells of the file went,
+ * some spans at a time (some of their cells may be held by nobody). listener NULL: nobody asks.
+ */
+typedef void cl_load_listener(void *context, uint32_t group, const cl_span *spans, uint32_t n);
+cellar_status cl_load_session(cellar_memory *memory, const cellar_session *session,
+                              const cellar_load_options *options, cl_load_listener *listener,
+                              void *context, cellar_error *error);
 
 #endif /* CL_SESSION_LOAD_H */

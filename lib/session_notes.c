@@ -276,12 +276,13 @@ cellar_status cl_notes_compare(const cellar_note *saved, uint32_t n_saved,
         const cellar_note *its = find_note(saved, n_saved, wanted[i].name);
         if (!its)
             CL_FAIL(error, CELLAR_MISMATCH, -1,
-                    "%.80s: the session does not say, the memory has %s", wanted[i].name, ours);
+                    "fact %.80s: the session does not say, the memory has %s", wanted[i].name,
+                    ours);
         if (its->size == wanted[i].size &&
             (its->size == 0 || memcmp(its->value, wanted[i].value, its->size) == 0))
             continue;
         show_value(its, theirs);
-        CL_FAIL(error, CELLAR_MISMATCH, -1, "%.80s: the session has %s, the memory %s",
+        CL_FAIL(error, CELLAR_MISMATCH, -1, "fact %.80s: the session has %s, the memory %s",
                 wanted[i].name, theirs, ours);
     }
     for (uint32_t i = 0; i < n_saved; i++)
@@ -289,7 +290,8 @@ cellar_status cl_notes_compare(const cellar_note *saved, uint32_t n_saved,
             char theirs[48];
             show_value(&saved[i], theirs);
             CL_FAIL(error, CELLAR_MISMATCH, -1,
-                    "%.80s: the session has %s, the memory does not say", saved[i].name, theirs);
+                    "fact %.80s: the session has %s, the memory does not say", saved[i].name,
+                    theirs);
         }
     return CELLAR_OK;
 }

@@ -309,9 +309,6 @@ void cellar_close_session(cellar_session *session)
     }
     cl_session_free_lists(session);
     cl_notes_free(session->notes, session->n_notes, &session->alloc);
-    if (session->config_layers)
-        cl_alloc_put(&session->alloc, CELLAR_BYTES_SCRATCH, session->config_layers,
-                     session->model.n_layers * sizeof *session->config_layers);
     cl_model_free(&session->model, &session->alloc);
     cl_alloc_put(&session->alloc, CELLAR_BYTES_SCRATCH, session->entries,
                  session->n_entries * sizeof *session->entries);

@@ -75,8 +75,8 @@ static void take_slots(cl_load *load, uint32_t part)
         const cl_saved_sequence *from = load->arrivals[i].from;
         if (load->arrivals[i].part != part) continue;
         for (uint32_t m = from->n_marks; m-- > 0;) {
-            cl_arriving_checkpoint *checkpoint =
-                cl_load_checkpoint(load, part, from->marks[m].checkpoint);
+            cl_arriving_checkpoint *checkpoint = cl_load_checkpoint(load, part,
+                                                                    from->marks[m].checkpoint);
             if (checkpoint->slot != CL_NO_CHECKPOINT) continue;
             uint32_t slot = checkpoints->n > 0 ? cl_checkpoints_free_slot(checkpoints, false)
                                                : CL_NO_CHECKPOINT;
@@ -85,8 +85,7 @@ static void take_slots(cl_load *load, uint32_t part)
                 continue;
             }
             cl_checkpoints_take_slot(
-                checkpoints, slot,
-                load->session->checkpoints[from->marks[m].checkpoint].position);
+                checkpoints, slot, load->session->checkpoints[from->marks[m].checkpoint].position);
             checkpoint->slot = slot;
         }
     }
@@ -154,6 +153,8 @@ static cellar_status make_room(cl_load *load, uint32_t g, uint32_t part, cellar_
 /* Nothing is taken before everything has room: leaving out a checkpoint frees what it wanted elsewhere. */
 cellar_status cl_load_make_room(cl_load *load, cellar_error *error)
 {
+    for (uint32_t g = 0; g < load->n_groups; g++)
+        cl_window_forget_step(&load->memory->groups[g]);
     for (uint32_t p = 0; p < load->n_parts; p++)
         take_slots(load, p);
     for (uint32_t g = 0; g < load->n_groups; g++)
@@ -172,6 +173,7 @@ cellar_status cl_load_make_room(cl_load *load, cellar_error *error)
 
 void cl_load_give_back(cl_load *load)
 {
+    if (!load->landings) return; /* it did not come so far */
     for (uint32_t i = 0; i < load->n_groups * load->n_parts; i++)
         cl_landing_release(&load->landings[i]);
     for (uint32_t p = 0; p < load->n_parts; p++)
@@ -179,5 +181,8 @@ void cl_load_give_back(cl_load *load)
             if (cl_load_checkpoint(load, p, c)->slot != CL_NO_CHECKPOINT)
                 leave_out(load, cl_load_checkpoint(load, p, c));
     for (uint32_t g = 0; g < load->n_groups; g++)
-        cl_window_take_back(&load->memory->groups[g]);
+        if (load->is_copying)
+            cl_window_keep_given_up(&load->memory->groups[g]);
+        else
+            cl_window_take_back(&load->memory->groups[g]);
 }

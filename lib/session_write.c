@@ -80,11 +80,17 @@ cellar_status cl_saving_open(cl_saving *saving, const cellar_memory *memory,
     return status;
 }
 
+static void free_maps(cl_saving *saving)
+{
+    for (uint32_t g = 0; g < saving->n_maps; g++)
+        cl_session_map_free(&saving->maps[g], &saving->alloc);
+    saving->n_maps = 0;
+}
+
 void cl_saving_close(cl_saving *saving)
 {
     size_t n_logs = saving->selection.n_sequences + (size_t)1;
-    for (uint32_t g = 0; g < saving->n_maps; g++)
-        cl_session_map_free(&saving->maps[g], &saving->alloc);
+    free_maps(saving);
     cl_alloc_put(&saving->alloc, CELLAR_BYTES_SCRATCH, (void *)saving->logs,
                  n_logs * sizeof(cellar_log *));
     cl_alloc_put(&saving->alloc, CELLAR_BYTES_SCRATCH, saving->entries,
@@ -95,6 +101,7 @@ void cl_saving_close(cl_saving *saving)
 
 cellar_status cl_saving_map(cl_saving *saving, const cl_known_cells *known, cellar_error *error)
 {
+    free_maps(saving);
     for (uint32_t g = 0; g < saving->memory->n_groups; g++) {
         CL_TRY(cl_selection_map(&saving->selection, g, known ? &known[g] : NULL, &saving->maps[g],
                                 &saving->alloc, error));
@@ -140,7 +147,7 @@ cellar_status cl_saving_end_section(cl_saving *saving, cl_sink *sink, cl_session
     return CELLAR_OK;
 }
 
-static cellar_status put_model(cl_saving *saving, cl_sink *sink, cellar_error *error)
+cellar_status cl_saving_put_model(cl_saving *saving, cl_sink *sink, cellar_error *error)
 {
     cl_session_entry entry;
     cl_saving_begin_section(sink, &entry, CL_SESSION_MODEL, 0, 0, 0);
@@ -148,7 +155,7 @@ static cellar_status put_model(cl_saving *saving, cl_sink *sink, cellar_error *e
     return cl_saving_end_section(saving, sink, &entry, error);
 }
 
-static cellar_status put_notes(cl_saving *saving, cl_sink *sink, cellar_error *error)
+cellar_status cl_saving_put_notes(cl_saving *saving, cl_sink *sink, cellar_error *error)
 {
     cl_session_entry entry;
     if (saving->options->n_notes == 0) return CELLAR_OK;
@@ -168,7 +175,7 @@ cellar_status cl_saving_put_log(cl_saving *saving, uint32_t sequence, uint32_t f
     return cl_saving_end_section(saving, sink, &entry, error);
 }
 
-static cellar_status put_sequences(cl_saving *saving, cl_sink *sink, cellar_error *error)
+cellar_status cl_saving_put_sequences(cl_saving *saving, cl_sink *sink, cellar_error *error)
 {
     cl_session_entry entry;
     cl_saving_begin_section(sink, &entry, CL_SESSION_SEQUENCES, 0, 0, 0);
@@ -328,30 +335,30 @@ void cl_session_put_header(unsigned char header[CL_SESSION_HEADER], const cl_ses
 
 /* ---- all of it ---------------------------------------------------------------------------------------- */
 
-cellar_status cl_saving_put_whole(cl_saving *saving, const cl_session_commit *measured,
-                                  cl_sink *sink, cl_session_commit *commit, cellar_error *error)
+static cellar_status put_whole(cl_saving *saving, const cl_session_commit *measured, cl_sink *sink,
+                               cl_session_commit *commit, cellar_error *error)
 {
     unsigned char header[CL_SESSION_HEADER];
     cl_session_put_header(header, measured, NULL, &saving->memory->kernels);
     cl_sink_put(sink, header, sizeof header);
     saving->n_entries = 0;
     commit->generation = 1;
-    CL_TRY(put_model(saving, sink, error));
-    CL_TRY(put_notes(saving, sink, error));
+    CL_TRY(cl_saving_put_model(saving, sink, error));
+    CL_TRY(cl_saving_put_notes(saving, sink, error));
     for (uint32_t i = 0; i < saving->selection.n_sequences; i++)
         CL_TRY(cl_saving_put_log(saving, i, 0, sink, error));
     for (uint32_t g = 0; g < saving->memory->n_groups; g++)
         CL_TRY(cl_saving_put_cells(saving, g, sink, error));
-    CL_TRY(put_sequences(saving, sink, error));
+    CL_TRY(cl_saving_put_sequences(saving, sink, error));
     return cl_saving_put_index(saving, sink, commit, error);
 }
 
-static cellar_status measure(cl_saving *saving, cl_session_commit *commit, cellar_error *error)
+cellar_status cl_saving_measure(cl_saving *saving, cl_session_commit *measured, cellar_error *error)
 {
     cl_sink counter;
     (void)cl_sink_open(&counter, NULL, &saving->memory->kernels, 0, &saving->alloc);
     CL_TRY(cl_saving_map(saving, NULL, error));
-    return cl_saving_put_whole(saving, NULL, &counter, commit, error);
+    return put_whole(saving, NULL, &counter, measured, error);
 }
 
 cellar_status cellar_measure_session(const cellar_memory *memory,
@@ -362,21 +369,20 @@ cellar_status cellar_measure_session(const cellar_memory *memory,
     cl_saving saving;
     cl_session_commit commit;
     CL_TRY(cl_saving_open(&saving, memory, options, error));
-    cellar_status status = measure(&saving, &commit, error);
+    cellar_status status = cl_saving_measure(&saving, &commit, error);
     if (status == CELLAR_OK) *bytes = commit.length;
     cl_saving_close(&saving);
     return status;
 }
 
-static cellar_status write_whole(cl_saving *saving, const cellar_writer *writer,
-                                 cellar_error *error)
+cellar_status cl_saving_write(cl_saving *saving, const cl_session_commit *measured,
+                              const cellar_writer *writer, cellar_error *error)
 {
-    cl_session_commit measured, commit;
+    cl_session_commit commit;
     cl_sink sink;
-    CL_TRY(measure(saving, &measured, error));
     if (!cl_sink_open(&sink, writer, &saving->memory->kernels, 0, &saving->alloc))
         return cl_error_no_memory(error, "a buffer", CL_SINK_BYTES);
-    cellar_status status = cl_saving_put_whole(saving, &measured, &sink, &commit, error);
+    cellar_status status = put_whole(saving, measured, &sink, &commit, error);
     cl_sink_close(&sink, &saving->alloc);
     return status;
 }
@@ -386,8 +392,10 @@ cellar_status cellar_write_session(const cellar_memory *memory, const cellar_sav
 {
     if (!writer || !writer->write) CL_FAIL(error, CELLAR_INVALID, -1, "the writer is NULL");
     cl_saving saving;
+    cl_session_commit measured;
     CL_TRY(cl_saving_open(&saving, memory, options, error));
-    cellar_status status = write_whole(&saving, writer, error);
+    cellar_status status = cl_saving_measure(&saving, &measured, error);
+    if (status == CELLAR_OK) status = cl_saving_write(&saving, &measured, writer, error);
     cl_saving_close(&saving);
     return status;
 }

@@ -32,7 +32,10 @@ cellar_status cl_saving_open(cl_saving *saving, const cellar_memory *memory,
                              const cellar_save_options *options, cellar_error *error);
 void cl_saving_close(cl_saving *saving);
 
-/* Number the cells of all groups; known [n_groups], or NULL. CELLAR_NO_MEMORY. */
+/*
+ * Number the cells of all groups, instead of what they were numbered before; known [n_groups], or NULL.
+ * CELLAR_NO_MEMORY.
+ */
 cellar_status cl_saving_map(cl_saving *saving, const cl_known_cells *known, cellar_error *error);
 
 /* ---- sections ---------------------------------------------------------------------------------- */
@@ -44,6 +47,11 @@ void cl_saving_begin_section(cl_sink *sink, cl_session_entry *entry, cl_session_
 /* Notes its length and checksum in the index. CELLAR_NO_MEMORY; CELLAR_IO: the sink has failed. */
 cellar_status cl_saving_end_section(cl_saving *saving, cl_sink *sink, cl_session_entry *entry,
                                     cellar_error *error);
+
+cellar_status cl_saving_put_model(cl_saving *saving, cl_sink *sink, cellar_error *error);
+/* Nothing if there are none. */
+cellar_status cl_saving_put_notes(cl_saving *saving, cl_sink *sink, cellar_error *error);
+cellar_status cl_saving_put_sequences(cl_saving *saving, cl_sink *sink, cellar_error *error);
 
 /* Tokens from..n of the log of a sequence (by its place). */
 cellar_status cl_saving_put_log(cl_saving *saving, uint32_t sequence, uint32_t from, cl_sink *sink,
@@ -65,8 +73,13 @@ void cl_session_put_header(unsigned char header[CL_SESSION_HEADER], const cl_ses
 void cl_session_put_commit(unsigned char record[CL_SESSION_COMMIT], const cl_session_commit *commit,
                            const cl_kernels *kernels);
 
-/* A whole session, after cl_saving_map: measured or written, as the sink is. */
-cellar_status cl_saving_put_whole(cl_saving *saving, const cl_session_commit *measured,
-                                  cl_sink *sink, cl_session_commit *commit, cellar_error *error);
+/* ---- a whole session ----------------------------------------------------------------------------- */
+
+/* Number the cells anew and find out how long the file will be. */
+cellar_status cl_saving_measure(cl_saving *saving, cl_session_commit *measured,
+                                cellar_error *error);
+/* Write it, as it was measured. */
+cellar_status cl_saving_write(cl_saving *saving, const cl_session_commit *measured,
+                              const cellar_writer *writer, cellar_error *error);
 
 #endif /* CL_SESSION_WRITE_H */

@@ -20,6 +20,7 @@
 #include <cmocka.h>
 
 #include "model/random.h"
+#include "support_session.h"
 #include "support_small_memory.h"
 
 enum { N_SEQUENCES = 6, MOST_TOKENS = 12, N_OPERATIONS = 300 };
@@ -241,8 +242,65 @@ static cellar_status edit(story *s, cellar_seq a, cellar_seq b, cellar_pos p0, c
     }
 }
 
+/* ---- sessions -------------------------------------------------------------------------------- */
+
+/* The same layers, with room for everything, in one pool or several. */
+static void open_twin(const story *s, small_memory *twin)
+{
+    *twin = s->small;
+    twin->config.layers = twin->layers;
+    twin->config.n_cells = 3000;
+    twin->config.n_pools = 1 + (uint32_t)(s->at % 2) * 4;
+    twin->config.n_sequences = 40;
+    twin->config.is_window_full = true;
+    twin->config.rollback_bytes = s->small.config.rollback_bytes * 40;
+    twin->config.checkpoint_bytes = s->small.config.checkpoint_bytes * 40;
+    twin->memory = NULL;
+    small_open(twin);
+}
+
+static void load(const story *s, cellar_memory *memory, const parcel *file, cellar_status also)
+{
+    cellar_session *session;
+    cellar_load_options options = cellar_load_options_init();
+    cellar_error error = {0};
+    if (cellar_open_session_bytes(file->bytes, file->size, NULL, &session, &error) != CELLAR_OK)
+        fail_msg("seed %llu, operation %u: opening: %s", (unsigned long long)s->seed, s->at,
+                 error.message);
+    cellar_status status = cellar_load_session(memory, session, &options, &error);
+    if (status != CELLAR_OK && status != also)
+        fail_msg("seed %llu, operation %u: loading: %s", (unsigned long long)s->seed, s->at,
+                 error.message);
+    cellar_close_session(session);
+    if (cellar_check(memory, &error) != CELLAR_OK)
+        fail_msg("seed %llu, operation %u: loaded: %s", (unsigned long long)s->seed, s->at,
+                 error.message);
+}
+
+static void save_and_load(story *s)
+{
+    parcel file = {0}, again = {0};
+    cellar_statistics statistics;
+    small_memory twin;
+    s->what = "session";
+    assert_int_equal(parcel_write(&file, s->small.memory, NULL, &s->error), CELLAR_OK);
+    open_twin(s, &twin);
+    load(s, twin.memory, &file, CELLAR_OK);
+    assert_int_equal(parcel_write(&again, twin.memory, NULL, &s->error), CELLAR_OK);
+    assert_int_equal(cellar_stats(twin.memory, &statistics, &s->error), CELLAR_OK);
+    bool is_all = twin.config.n_pools == 1 && statistics.checkpoints_dropped == 0;
+    if (is_all && !parcel_equal(&file, &again))
+        fail_msg("seed %llu, operation %u: saved, loaded and saved again: another file",
+                 (unsigned long long)s->seed, s->at);
+    small_close(&twin);
+    load(s, s->small.memory, &file, CELLAR_FULL);
+    parcel_free(&file);
+    parcel_free(&again);
+}
+
 static void do_something(story *s)
 {
+    if (random_one_in(&s->random, 20)) save_and_load(s);
     cellar_seq a = (cellar_seq)random_below(&s->random, N_SEQUENCES);
     cellar_seq b = (cellar_seq)random_below(&s->random, N_SEQUENCES);
     cellar_pos end = cellar_position_max(s->small.memory, a) + 1;

@@ -47,7 +47,7 @@ typedef struct run_options {
     double temperature, top_p, min_p, repeat_penalty;
     int on_full; /* generate_on_full */
     uint32_t cpu_mask;
-    bool no_echo, show_special, ignore_end, is_quiet;
+    bool no_mmap, no_echo, show_special, ignore_end, is_quiet;
 } run_options;
 
 static const char *const on_full_names[] = {"shift", "stop", "error", NULL};
@@ -143,6 +143,7 @@ static options_result parse(int argc, char **argv, run_options *o, cellar_error 
         option_text('m', "model", &o->model),
         option_text('p', "prompt", &o->text),
         option_text('f', "file", &o->file),
+        option_flag(0, "no-mmap", &o->no_mmap),
         option_flag(0, "special", &o->show_special),
         option_flag(0, "no-echo", &o->no_echo),
         option_flag(0, "no-display-prompt", &o->no_echo),
@@ -211,10 +212,14 @@ static cellar_status open_model(const run_options *o, run_parts *parts, cellar_e
     if (o->model != NULL && session_is_one(o->model)) {
         return report(error, CELLAR_INVALID, -1, "a session, not a model: give it by --session");
     }
-    cellar_status status = o->model == NULL
-                               ? gguf_open_memory(builtin_model_begin, builtin_model_size(),
-                                                  &parts->file, error)
-                               : gguf_open(o->model, &parts->file, error);
+    cellar_status status;
+    if (o->model == NULL) {
+        status = gguf_open_memory(builtin_model_begin, builtin_model_size(), &parts->file, error);
+    } else if (o->no_mmap) {
+        status = gguf_load(o->model, &parts->file, error);
+    } else {
+        status = gguf_open(o->model, &parts->file, error);
+    }
     if (status == CELLAR_OK) {
         status = model_load(parts->file, &parts->model, error);
     }

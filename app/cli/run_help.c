@@ -17,6 +17,8 @@ const char command_run_help[] =
     "\n"
     "Model and prompt\n"
     "  -m, --model FILE      a GGUF model; default: the built-in storyteller\n"
+    "      --no-mmap         read the whole model into memory; its file may then\n"
+    "                        be overwritten meanwhile\n"
     "  -p, --prompt TEXT     the prompt\n"
     "  -f, --file FILE       a file with the prompt; - is standard input\n"
     "      --special         read control tokens written in the prompt (\"</s>\"), and\n"
