@@ -1,5 +1,8 @@
 /*
  * support_journal.c: see the header.
+ *
+ * Files are written to a folder of the test's own and read back with the public calls only, so what is compared
+ * is what another process would find there.
  */
 #include "support_journal.h"
 
