@@ -1,183 +1,268 @@
 /*
- * fuzz_operations.c: any sequence of calls, with any arguments, leaves a memory sound.
+ * fuzz_operations.c: any sequence of calls, on any kind of memory, leaves it sound.
  *
- * The input is read as a list of operations: a byte that says which, then its arguments, positions and
- * sequences mostly small and sometimes extreme. After each one every invariant is checked, a refusal
- * must have changed no count, and what attention gives must be finite: rows of cells that are not
- * held are filled with NaN beforehand by whoever held them last, so a read of a free cell shows.
+ * The input is read as a configuration and a list of operations: a byte that says which, a byte that may order
+ * failures (of an allocation, of a call of the caller's store), then arguments, mostly sensible and sometimes
+ * extreme. After each operation every invariant is checked; a failed one must have changed nothing that can
+ * be seen; calls that only move rows must not change what is held; and what attention gives must be finite
+ * although free cells are full of NaN (see support_play.h). A demand that fails ends the process.
  */
 #include <math.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cellar.h"
+#include "support_play.h"
 
-#define N_CELLS 70
-#define N_UBATCH 5
-#define K_SIZE 4
-#define V_SIZE 3
-#define N_HEADS 2
-#define MAX_TOKENS 24
+enum { MOST_OPERATIONS = 400, MOST_READ = 16 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-typedef struct input {
-    const uint8_t *data;
-    size_t size, at;
-} input;
+/* What an operation keeps even when it succeeds. */
+typedef enum keeps { KEEPS_NOTHING, KEEPS_TOKENS, KEEPS_HELD, KEEPS_EVERYTHING } keeps;
 
-static uint8_t next_byte(input *in)
+static cellar_pos some_position(player *p, cellar_seq seq)
 {
-    return in->at < in->size ? in->data[in->at++] : 0;
+    cellar_pos end = seq >= 0 ? cellar_position_max(p->any.memory, seq) + 1 : 0;
+    return input_number(&p->in, (uint32_t)(end < 0 || end > 200 ? 200 : end) + 2);
 }
 
-/* Small numbers as they are; the top of the byte's range stands for the edges of the type. */
-static int32_t next_number(input *in)
+/* ---- poison ---------------------------------------------------------------------------------- */
+
+static bool is_ours(cellar_seq seq)
 {
-    static const int32_t edges[] = {-1,      -2,  INT32_MIN, INT32_MAX, INT32_MAX - 1,
-                                    1 << 30, -64, 1000};
-    uint8_t byte = next_byte(in);
-    return byte < 248 ? byte % 80 : edges[byte - 248];
+    return seq >= 0 && seq < LOOK_SEQUENCES;
 }
 
-static cellar_seq next_sequence(input *in)
+/* A sequence that exists no more holds no NaN either, nor do its checkpoints. */
+static void forget_poison(player *p)
 {
-    uint8_t byte = next_byte(in);
-    return byte == 255 ? -1 : byte == 254 ? INT32_MAX : byte % 5;
-}
-
-static void demand(bool holds)
-{
-    if (!holds) abort();
-}
-
-static cellar_statistics look(const cellar_memory *memory)
-{
-    cellar_statistics stats;
-    demand(cellar_check(memory, NULL) == CELLAR_OK);
-    demand(cellar_stats(memory, &stats, NULL) == CELLAR_OK);
-    return stats;
-}
-
-/* Store and attend every micro-batch; keys and values are NaN when the step will be aborted. */
-static void compute(cellar_memory *memory, bool poison)
-{
-    float k[N_UBATCH * K_SIZE], v[N_UBATCH * V_SIZE];
-    float q[N_UBATCH * N_HEADS * K_SIZE], out[N_UBATCH * N_HEADS * V_SIZE];
-    for (uint32_t u = 0; u < cellar_count_ubatches(memory); u++) {
-        cellar_ubatch ubatch;
-        demand(cellar_get_ubatch(memory, u, &ubatch, NULL) == CELLAR_OK);
-        demand(ubatch.n_tokens >= 1 && ubatch.n_tokens <= N_UBATCH);
-        for (size_t i = 0; i < sizeof k / sizeof *k; i++)
-            k[i] = poison ? NAN : (float)(i % 7) - 3;
-        for (size_t i = 0; i < sizeof v / sizeof *v; i++)
-            v[i] = poison ? NAN : (float)(i % 5);
-        for (size_t i = 0; i < sizeof q / sizeof *q; i++)
-            q[i] = (float)(i % 3) - 1;
-        demand(cellar_store(memory, u, 0, k, v, NULL) == CELLAR_OK);
-        demand(cellar_attend(memory, u, 0, q, out, NULL) == CELLAR_OK);
-        for (uint32_t i = 0; !poison && i < ubatch.n_tokens * N_HEADS * V_SIZE; i++)
-            demand(isfinite(out[i]));
+    for (cellar_seq seq = 0; seq < LOOK_SEQUENCES; seq++) {
+        cellar_sequence_info info;
+        DEMAND(cellar_get_sequence(p->any.memory, seq, &info, NULL) == CELLAR_OK);
+        if (info.n_cells == 0 && info.pos_next == 0 && info.n_checkpoints == 0)
+            p->is_poisoned[seq] = false;
     }
 }
 
-static void do_step(cellar_memory *memory, input *in)
+static cellar_status copy(player *p, cellar_seq from, cellar_seq to, cellar_pos p0, cellar_pos p1)
 {
-    cellar_seq seqs[2 * MAX_TOKENS];
-    cellar_pos positions[MAX_TOKENS];
-    uint32_t begin[MAX_TOKENS + 1] = {0};
-    uint8_t shape = next_byte(in);
-    cellar_batch batch = cellar_batch_init();
-    batch.n_tokens = 1 + shape % MAX_TOKENS;
-    for (uint32_t i = 0, n = 0; i < batch.n_tokens; i++) {
-        seqs[n++] = next_sequence(in);
-        if (shape & 0x40 && next_byte(in) % 4 == 0) seqs[n++] = next_sequence(in);
-        begin[i + 1] = n;
-        positions[i] = shape & 0x80 ? next_number(in) : 0;
-    }
-    batch.seqs = seqs;
-    batch.seq_begin = begin;
-    if (shape & 0x80) batch.positions = positions;
-    cellar_statistics before = look(memory);
-    cellar_status status = cellar_begin(memory, &batch, NULL);
-    bool abort_it = next_byte(in) % 3 == 0;
-    if (status == CELLAR_OK) {
-        look(memory);
-        demand(cellar_remove(memory, 0, 0, -1, NULL) == CELLAR_BUSY);
-        compute(memory, abort_it);
-        if (abort_it)
-            cellar_abort(memory);
-        else
-            demand(cellar_commit(memory, NULL) == CELLAR_OK);
-    }
-    cellar_statistics after = look(memory);
-    uint32_t expected = before.n_used + (status == CELLAR_OK && !abort_it ? batch.n_tokens : 0);
-    demand(after.n_used == expected);
+    cellar_status status = cellar_copy(p->any.memory, from, to, p0, p1, NULL);
+    if (status == CELLAR_OK && is_ours(to) && (!is_ours(from) || p->is_poisoned[from]))
+        p->is_poisoned[to] = true;
+    return status;
 }
 
-static cellar_status do_operation(cellar_memory *memory, input *in, uint8_t kind)
+/* ---- operations ------------------------------------------------------------------------------ */
+
+/* Goes where cellar_can_continue said. */
+static cellar_status rewind_to(player *p, cellar_seq seq, cellar_pos n)
 {
-    cellar_seq seq = next_sequence(in), to = next_sequence(in);
-    cellar_pos p0 = next_number(in), p1 = next_number(in), delta = next_number(in);
-    if (next_byte(in) & 1) delta = delta == INT32_MIN ? delta : -delta;
-    switch (kind % 7) {
+    cellar_pos expected = -1, from = -1;
+    cellar_status can = cellar_can_continue(p->any.memory, seq, n, &expected, NULL);
+    cellar_status status = cellar_rewind(p->any.memory, seq, n, &from, NULL);
+    DEMAND((can == CELLAR_INVALID) <= (status == CELLAR_INVALID));
+    if (status != CELLAR_OK) return status;
+    DEMAND(from == (can == CELLAR_OK ? n : expected));
+    DEMAND(from >= 0 && from <= n);
+    DEMAND(cellar_position_max(p->any.memory, seq) < n);
+    return status;
+}
+
+static cellar_status read_rows(player *p, cellar_seq seq, cellar_pos p0)
+{
+    uint32_t l = input_below(&p->in, p->any.config.n_layers), n = input_below(&p->in, MOST_READ);
+    const cellar_layer *layer = &p->any.layers[l];
+    size_t n_k = (size_t)n * layer->n_kv_heads * layer->k_size;
+    size_t n_v = (size_t)n * layer->n_kv_heads * layer->v_size;
+    float *k = malloc(n_k * sizeof *k + 1), *v = malloc(n_v * sizeof *v + 1);
+    DEMAND(k != NULL && v != NULL);
+    cellar_status status = cellar_read_rows(p->any.memory, seq, l, p0, n, k, v, NULL);
+    if (status == CELLAR_OK && is_ours(seq) && !p->is_poisoned[seq]) {
+        for (size_t i = 0; i < n_k; i++)
+            DEMAND(isfinite(k[i]));
+        for (size_t i = 0; i < n_v; i++)
+            DEMAND(isfinite(v[i]));
+    }
+    free(k);
+    free(v);
+    return status;
+}
+
+static bool take_line(void *context, const char *line)
+{
+    DEMAND(strlen(line) < 1000);
+    return ++*(uint32_t *)context < 1000;
+}
+
+static bool confirms_later(void *context, const cellar_move *move)
+{
+    (void)context;
+    DEMAND(move->n > 0);
+    return false;
+}
+
+/* Questions and mistakes. */
+static cellar_status ask(player *p, cellar_seq seq, cellar_pos p0)
+{
+    cellar_memory *memory = p->any.memory;
+    cellar_extent extent;
+    cellar_ubatch ubatch;
+    cellar_pos from;
+    cellar_memory *none;
+    uint32_t n_lines = 0, l = input_byte(&p->in);
+    switch (input_below(&p->in, 12)) {
+    case 0:
+        return cellar_dump(memory, take_line, &n_lines, NULL);
+    case 1:
+        return cellar_can_continue(memory, seq, p0, &from, NULL);
+    case 2:
+        return cellar_export_largest(memory, l % ANY_LAYERS, l, &extent, NULL);
+    case 3:
+        return cellar_get_ubatch(memory, 0, &ubatch, NULL);
+    case 4:
+        return cellar_commit(memory, NULL);
+    case 5:
+        return cellar_attend(memory, 0, l, (float[1]){0}, (float[1]){0}, NULL);
+    case 6:
+        return cellar_create(NULL, &none, NULL);
+    case 7:
+        return cellar_begin(memory, NULL, NULL);
+    case 8:
+        return cellar_visit_moves(memory, confirms_later, NULL, NULL);
+    case 9:
+        return cellar_rewind(memory, seq, p0, NULL, NULL);
+    case 10:
+        return cellar_divide(memory, seq, p0, -1, l % 2 ? 0 : -1, NULL);
+    default:
+        cellar_abort(memory);
+        return cellar_remove(NULL, seq, p0, -1, NULL);
+    }
+}
+
+static cellar_status change_places(player *p, cellar_seq seq, keeps *kept)
+{
+    cellar_memory *memory = p->any.memory;
+    uint32_t n = input_byte(&p->in), n_moved;
+    switch (input_below(&p->in, 4)) {
+    case 0:
+        *kept = KEEPS_TOKENS;
+        return cellar_settle(memory, seq, NULL);
+    case 1:
+        *kept = KEEPS_HELD;
+        return cellar_compact(memory, n == 255 ? UINT32_MAX : n, &n_moved, NULL);
+    case 2:
+        return cellar_resize(memory, n % (ANY_POOLS + 1), input_below(&p->in, 220), NULL);
+    default:
+        *kept = KEEPS_HELD;
+        return cellar_confirm_moves(memory, NULL);
+    }
+}
+
+static cellar_status edit(player *p, uint32_t kind, cellar_seq seq, cellar_pos p0, cellar_pos p1)
+{
+    cellar_memory *memory = p->any.memory;
+    cellar_pos delta = input_number(&p->in, 24), discarded;
+    if (input_byte(&p->in) & 1 && delta != INT32_MIN) delta = -delta;
+    switch (kind) {
     case 0:
         return cellar_remove(memory, seq, p0, p1, NULL);
     case 1:
-        return cellar_copy(memory, seq, to, p0, p1, NULL);
+        return copy(p, seq, play_sequence(p), 0, -1);
     case 2:
-        return cellar_shift(memory, seq, p0, p1, delta, NULL);
+        return copy(p, seq, play_sequence(p), input_one_in(&p->in, 2) ? p0 : 0, p1);
     case 3:
-        return cellar_shift_context(memory, seq, p0, p1, NULL, NULL);
+        return cellar_shift(memory, seq, p0, p1, delta, NULL);
     case 4:
-        return cellar_keep(memory, seq, NULL);
+        return cellar_shift_context(memory, seq, p0, delta, &discarded, NULL);
     case 5:
-        return cellar_can_continue(memory, seq, p0, NULL, NULL);
+        return cellar_divide(memory, seq, p0, p1, 1 + delta % 5, NULL);
+    case 6:
+        return rewind_to(p, seq, p0);
+    case 7:
+        return cellar_drop_checkpoints(memory, seq, p0, p1, NULL);
+    case 8:
+        return cellar_remove(memory, seq, 0, -1, NULL);
     default:
-        return p0 == 7 ? cellar_clear(memory, NULL) : CELLAR_INVALID;
+        if (p0 % 8 == 7) return cellar_clear(memory, NULL);
+        return p0 % 4 == 3 ? cellar_keep(memory, seq, NULL) : cellar_checkpoint(memory, seq, NULL);
     }
 }
 
-static cellar_memory *new_memory(void)
+static void order_failures(player *p)
 {
-    cellar_layer layer = cellar_layer_init();
-    layer.n_heads = N_HEADS;
-    layer.n_kv_heads = 1;
-    layer.k_size = K_SIZE;
-    layer.v_size = V_SIZE;
-    layer.rope.kind = CELLAR_ROPE_NORMAL;
-    cellar_config config = cellar_config_init();
-    config.n_layers = 1;
-    config.layers = &layer;
-    config.n_cells = N_CELLS;
-    config.n_ubatch = N_UBATCH;
-    cellar_memory *memory;
-    demand(cellar_create(&config, &memory, NULL) == CELLAR_OK);
-    return memory;
+    uint8_t byte = input_byte(&p->in);
+    p->any.n_failures = 0;
+    if (byte % 8 == 7) p->any.allocations_left = byte / 8 % 6;
+    if (byte % 8 == 6) p->any.store_calls_left = byte / 8;
+}
+
+static void expect_status(const player *p, cellar_status status)
+{
+    bool is_poor = p->any.n_failures > 0 || p->any.config.budget_bytes > 0;
+    DEMAND(status != CELLAR_CORRUPT && status != CELLAR_UNSUPPORTED && status != CELLAR_MISMATCH);
+    DEMAND(status != CELLAR_IO || p->any.n_failures > 0);
+    DEMAND(status != CELLAR_NO_MEMORY || is_poor);
+}
+
+static void do_operation(player *p, uint8_t kind)
+{
+    cellar_seq seq = play_sequence(p);
+    cellar_pos p0 = some_position(p, seq), p1 = some_position(p, seq);
+    if (input_one_in(&p->in, 2)) p1 = -1;
+    keeps kept = KEEPS_NOTHING;
+    look before = look_at(p->any.memory);
+    order_failures(p);
+    cellar_status status;
+    if (kind < 20) {
+        status = edit(p, kind / 2, seq, p0, p1);
+    } else if (kind < 26) {
+        status = change_places(p, seq, &kept);
+    } else if (kind < 28) {
+        kept = KEEPS_EVERYTHING;
+        status = read_rows(p, seq, p0);
+    } else {
+        kept = KEEPS_EVERYTHING;
+        status = ask(p, seq, p0);
+    }
+    expect_status(p, status);
+    p->any.allocations_left = p->any.store_calls_left = -1;
+    play_check(p);
+    look after = look_at(p->any.memory);
+    bool may_move = kept == KEEPS_HELD; /* what was moved before a failure stays moved */
+    if (status != CELLAR_OK && !may_move) DEMAND(after.everything == before.everything);
+    if (kept == KEEPS_EVERYTHING) DEMAND(after.everything == before.everything);
+    if (kept == KEEPS_HELD) DEMAND(after.held == before.held);
+    if (kept == KEEPS_TOKENS) DEMAND(after.tokens == before.tokens);
+    forget_poison(p);
+}
+
+static void play(player *p)
+{
+    for (uint32_t i = 0; i < MOST_OPERATIONS && p->in.at < p->in.size; i++) {
+        uint8_t kind = input_byte(&p->in);
+        if (kind % 5 >= 2) {
+            do_operation(p, kind / 5 % 30);
+            continue;
+        }
+        order_failures(p);
+        play_step(p);
+        forget_poison(p);
+    }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    uint8_t *copy = malloc(size ? size : 1);
-    demand(copy != NULL);
-    if (size) memcpy(copy, data, size);
-    input in = {copy, size, 0};
-    cellar_memory *memory = new_memory();
-    while (in.at < in.size) {
-        uint8_t kind = next_byte(&in);
-        if (kind % 3 == 0) {
-            do_step(memory, &in);
-            continue;
-        }
-        cellar_statistics before = look(memory);
-        cellar_status status = do_operation(memory, &in, kind / 3);
-        cellar_statistics after = look(memory);
-        if (status != CELLAR_OK)
-            demand(before.n_used == after.n_used && before.n_runs == after.n_runs);
-        demand(after.rows_written == before.rows_written);
+    static player p;
+    uint8_t *copied = malloc(size ? size : 1);
+    DEMAND(copied != NULL);
+    if (size) memcpy(copied, data, size);
+    memset(&p, 0, sizeof p);
+    p.in = (input){copied, size, 0};
+    p.next_token = 1;
+    if (any_open(&p.any, &p.in)) {
+        play(&p);
+        any_close(&p.any);
     }
-    cellar_destroy(memory);
-    free(copy);
+    free(copied);
     return 0;
 }
