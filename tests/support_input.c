@@ -32,9 +32,19 @@ int32_t input_number(input *in, uint32_t n)
     return byte < 248 ? (int32_t)(byte % n) : edges[byte - 248];
 }
 
+static const char *its_name;
+static uint64_t its_number;
+
+void input_name(const char *name, uint64_t number)
+{
+    its_name = name;
+    its_number = number;
+}
+
 void input_demand(bool holds, const char *what, const char *file, int line)
 {
     if (holds) return;
+    if (its_name) fprintf(stderr, "%s %llu: ", its_name, (unsigned long long)its_number);
     fprintf(stderr, "%s:%d: does not hold: %s\n", file, line, what);
     abort();
 }

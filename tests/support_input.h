@@ -28,6 +28,9 @@ bool input_one_in(input *in, uint32_t n);
 /* Small numbers mostly; the top of the byte's range stands for the edges of the type. */
 int32_t input_number(input *in, uint32_t n);
 
+/* What a failing demand names beside itself: which input is being played. */
+void input_name(const char *name, uint64_t number);
+
 void input_demand(bool holds, const char *what, const char *file, int line);
 
 #define DEMAND(condition) input_demand(condition, #condition, __FILE__, __LINE__)

@@ -1,11 +1,11 @@
 /*
- * support_play.c: steps from bytes. See support_play.h.
+ * support_any_step.c: steps from bytes. See support_any_play.h.
  *
  * A batch is put together first (always with arrays of the lengths it claims), then begun; the look before
  * tells what must be there again if it is refused or aborted. Between begin and the end nothing may be
  * allocated.
  */
-#include "support_play.h"
+#include "support_any_play.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ typedef struct step {
     bool is_whole;   /* all has been stored without failure */
 } step;
 
-void play_check(player *p)
+void any_check(any_player *p)
 {
     int left = p->any.allocations_left;
     p->any.allocations_left = -1;
@@ -36,7 +36,7 @@ void play_check(player *p)
     p->any.allocations_left = left;
 }
 
-cellar_seq play_sequence(player *p)
+cellar_seq any_sequence(any_player *p)
 {
     uint8_t byte = input_byte(&p->in);
     if (byte == 255) return -1;
@@ -50,9 +50,11 @@ static bool is_ours(cellar_seq seq)
 
 /* ---- batches --------------------------------------------------------------------------------- */
 
-static void choose_sequences(player *p, step *s)
+static void choose_sequences(any_player *p, step *s)
 {
-    cellar_seq some[3] = {play_sequence(p), play_sequence(p), play_sequence(p)};
+    cellar_seq some[3];
+    for (uint32_t i = 0; i < 3; i++)
+        some[i] = any_sequence(p); /* in this order with every compiler */
     uint32_t how = input_below(&p->in, 6), n = 0;
     for (uint32_t i = 0; i < s->batch.n_tokens; i++) {
         uint8_t byte = how < 2 ? (uint8_t)how : input_byte(&p->in);
@@ -73,7 +75,7 @@ static cellar_pos far_from(cellar_pos pos, int32_t distance)
 }
 
 /* Where each token would stand, and now and then somewhere else. */
-static void choose_positions(player *p, step *s)
+static void choose_positions(any_player *p, step *s)
 {
     cellar_pos next[LOOK_SEQUENCES];
     bool has_points = p->any.is_2d && input_one_in(&p->in, 2);
@@ -101,7 +103,7 @@ static void choose_positions(player *p, step *s)
     if (has_points) s->batch.points = s->points;
 }
 
-static void choose_batch_mistake(player *p, step *s)
+static void choose_batch_mistake(any_player *p, step *s)
 {
     uint8_t which = input_byte(&p->in);
     if (which == 255) s->batch.struct_size++;
@@ -113,7 +115,7 @@ static void choose_batch_mistake(player *p, step *s)
     if (which == 249) s->batch.seqs = NULL;
 }
 
-static void choose_batch(player *p, step *s)
+static void choose_batch(any_player *p, step *s)
 {
     uint8_t shape = input_byte(&p->in);
     memset(s, 0, sizeof *s);
@@ -147,7 +149,7 @@ static bool all_finite(const float *numbers, size_t n)
 }
 
 /* May this token of a micro-batch see NaN? */
-static bool sees_poison(const player *p, const step *s, uint32_t token)
+static bool sees_poison(const any_player *p, const step *s, uint32_t token)
 {
     if (s->is_poison) return true;
     uint32_t first = s->batch.seq_begin ? s->seq_begin[token] : token;
@@ -160,13 +162,13 @@ static bool sees_poison(const player *p, const step *s, uint32_t token)
 }
 
 /* What was refused: a failing store says so, nothing else fails. */
-static bool went_well(const player *p, cellar_status status)
+static bool went_well(const any_player *p, cellar_status status)
 {
     DEMAND(status == CELLAR_OK || (status == CELLAR_IO && p->any.n_failures > 0));
     return status == CELLAR_OK;
 }
 
-static bool write_states(player *p, step *s, uint32_t u, uint32_t l)
+static bool write_states(any_player *p, step *s, uint32_t u, uint32_t l)
 {
     cellar_ubatch ubatch;
     DEMAND(cellar_get_ubatch(p->any.memory, u, &ubatch, NULL) == CELLAR_OK);
@@ -195,7 +197,7 @@ static bool write_states(player *p, step *s, uint32_t u, uint32_t l)
     return went_well(p, cellar_confirm(p->any.memory, u, l, NULL));
 }
 
-static bool store_layer(player *p, step *s, uint32_t u, uint32_t l)
+static bool store_layer(any_player *p, step *s, uint32_t u, uint32_t l)
 {
     static float k[MOST_ROWS], v[MOST_ROWS];
     const cellar_layer *layer = &p->any.layers[l];
@@ -213,7 +215,7 @@ static bool store_layer(player *p, step *s, uint32_t u, uint32_t l)
     return went_well(p, status);
 }
 
-static bool attend_layer(player *p, const step *s, uint32_t u, uint32_t l)
+static bool attend_layer(any_player *p, const step *s, uint32_t u, uint32_t l)
 {
     static float q[MOST_ROWS], out[MOST_ROWS];
     const cellar_layer *layer = &p->any.layers[l];
@@ -233,7 +235,7 @@ static bool attend_layer(player *p, const step *s, uint32_t u, uint32_t l)
 }
 
 /* Store every layer of a micro-batch, then attend; false: a store failed, or the input wants no more. */
-static bool play_ubatch(player *p, step *s, uint32_t u, uint32_t first, uint32_t *left)
+static bool play_ubatch(any_player *p, step *s, uint32_t u, uint32_t first, uint32_t *left)
 {
     uint32_t n = p->any.config.n_layers;
     cellar_ubatch ubatch;
@@ -250,7 +252,7 @@ static bool play_ubatch(player *p, step *s, uint32_t u, uint32_t first, uint32_t
 }
 
 /* Outside calls are refused while a step is open. */
-static void play_busy(player *p, const step *s)
+static void play_busy(any_player *p, const step *s)
 {
     cellar_memory *memory = p->any.memory;
     cellar_pos from;
@@ -301,7 +303,7 @@ static void play_busy(player *p, const step *s)
     DEMAND(status == CELLAR_BUSY);
 }
 
-static void play_open_step(player *p, step *s)
+static void play_open_step(any_player *p, step *s)
 {
     uint32_t first = input_below(&p->in, p->any.config.n_layers), n = p->any.config.n_layers;
     uint32_t left = UINT32_MAX, n_allocations = p->any.n_allocations;
@@ -317,7 +319,7 @@ static void play_open_step(player *p, step *s)
 /* ---- ending ---------------------------------------------------------------------------------- */
 
 /* What an abort gives back always, and what it may have lost. */
-static void expect_aborted(const player *p, const step *s, const look *before, bool settles)
+static void expect_aborted(const any_player *p, const step *s, const look *before, bool settles)
 {
     look after = look_at(p->any.memory);
     bool wrote = s->was_stored || p->any.has_states || p->any.has_external;
@@ -327,12 +329,14 @@ static void expect_aborted(const player *p, const step *s, const look *before, b
     DEMAND(after.n_checkpoints <= before->n_checkpoints);
     for (cellar_seq seq = 0; seq < LOOK_SEQUENCES; seq++) {
         const cellar_sequence_info *old = &before->sequences[seq], *now = &after.sequences[seq];
-        DEMAND(now->pos_max == old->pos_max && now->pos_next == old->pos_next);
+        /* where a chunk ends, the next token may see nothing of what was given up */
+        bool is_lost = p->any.has_window && now->pos_max < old->pos_max;
+        DEMAND(now->pos_next == old->pos_next && (now->pos_max == old->pos_max || is_lost));
         DEMAND(now->rewind_min >= old->rewind_min && now->n_checkpoints <= old->n_checkpoints);
     }
 }
 
-static void expect_committed(player *p, const step *s)
+static void expect_committed(any_player *p, const step *s)
 {
     for (uint32_t i = 0; i < s->batch.n_tokens; i++)
         for (uint32_t k = s->batch.seq_begin ? s->seq_begin[i] : i;
@@ -340,12 +344,13 @@ static void expect_committed(player *p, const step *s)
             cellar_seq seq = s->batch.seqs ? s->seqs[k] : 0;
             if (!is_ours(seq)) continue;
             if (s->is_poison) p->is_poisoned[seq] = true;
-            if (s->batch.positions)
-                DEMAND(cellar_position_max(p->any.memory, seq) >= s->positions[i]);
+            cellar_sequence_info info;
+            DEMAND(cellar_get_sequence(p->any.memory, seq, &info, NULL) == CELLAR_OK);
+            if (s->batch.positions) DEMAND(info.pos_next > s->positions[i]);
         }
 }
 
-void play_step(player *p)
+void any_step(any_player *p)
 {
     static step s;
     choose_batch(p, &s);
@@ -354,7 +359,7 @@ void play_step(player *p)
     bool settles = max_shifts > 0 && before.most_shifts > max_shifts;
     cellar_status status = cellar_begin(p->any.memory, &s.batch, NULL);
     p->any.allocations_left = -1;
-    play_check(p);
+    any_check(p);
     if (status != CELLAR_OK) {
         p->any.store_calls_left = -1;
         look after = look_at(p->any.memory);
@@ -370,10 +375,11 @@ void play_step(player *p)
     play_busy(p, &s);
     bool wants_abort = input_one_in(&p->in, 4);
     if (!wants_abort || input_one_in(&p->in, 2)) play_open_step(p, &s);
-    play_check(p);
-    if (input_one_in(&p->in, 3))
-        play_exports(p, input_below(&p->in, cellar_count_ubatches(p->any.memory)),
-                     input_below(&p->in, p->any.config.n_layers));
+    any_check(p);
+    if (input_one_in(&p->in, 3)) {
+        uint32_t u = input_below(&p->in, cellar_count_ubatches(p->any.memory));
+        any_exports(p, u, input_below(&p->in, p->any.config.n_layers));
+    }
     p->any.store_calls_left = -1;
     uint32_t n_allocations = p->any.n_allocations;
     /* a part is enough where the layers that were left out store nothing */
@@ -385,6 +391,6 @@ void play_step(player *p)
         cellar_abort(p->any.memory);
     DEMAND(p->any.n_allocations == n_allocations);
     DEMAND(cellar_commit(p->any.memory, NULL) == CELLAR_INVALID);
-    play_check(p);
+    any_check(p);
     if (ended != CELLAR_OK) expect_aborted(p, &s, &before, settles);
 }

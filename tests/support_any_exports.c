@@ -1,5 +1,5 @@
 /*
- * support_play_exports.c: everything that engines with tensors of their own can ask in a step.
+ * support_any_exports.c: everything that engines with tensors of their own can ask in a step.
  *
  * Answers go into blocks of exactly the size that the header names, so that a sanitizer sees a byte too
  * many. They are looked at for what can be said without a model: rows are cells of the group and differ from
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "support_play.h"
+#include "support_any_play.h"
 
 static void *grab(size_t n, size_t size)
 {
@@ -33,7 +33,7 @@ static void export_rows(const cellar_memory *memory, uint32_t u, uint32_t l, uin
     free(rows);
 }
 
-static void export_elements(const player *p, uint32_t u, uint32_t l, uint32_t n)
+static void export_elements(const any_player *p, uint32_t u, uint32_t l, uint32_t n)
 {
     const cellar_layer *layer = &p->any.layers[l];
     int64_t *elements = grab((size_t)n * layer->n_kv_heads * layer->v_size, sizeof *elements);
@@ -42,7 +42,7 @@ static void export_elements(const player *p, uint32_t u, uint32_t l, uint32_t n)
     free(elements);
 }
 
-static void export_masks(const player *p, uint32_t u, uint32_t l, uint32_t n, uint32_t n_kv)
+static void export_masks(const any_player *p, uint32_t u, uint32_t l, uint32_t n, uint32_t n_kv)
 {
     const cellar_layer *layer = &p->any.layers[l];
     float *mask = grab((size_t)n * n_kv, sizeof *mask);
@@ -62,7 +62,7 @@ static void export_masks(const player *p, uint32_t u, uint32_t l, uint32_t n, ui
     free(buckets);
 }
 
-static void export_pages(player *p, uint32_t u, uint32_t l, uint32_t n_segments)
+static void export_pages(any_player *p, uint32_t u, uint32_t l, uint32_t n_segments)
 {
     uint32_t size = 1u << input_below(&p->in, 6), capacity = input_byte(&p->in);
     uint32_t *indptr = grab(n_segments + 1, sizeof *indptr);
@@ -80,7 +80,7 @@ static void export_pages(player *p, uint32_t u, uint32_t l, uint32_t n_segments)
     free(last);
 }
 
-void play_exports(player *p, uint32_t u, uint32_t l)
+void any_exports(any_player *p, uint32_t u, uint32_t l)
 {
     const cellar_memory *memory = p->any.memory;
     cellar_ubatch ubatch;
