@@ -45,7 +45,7 @@ static void forget_poison(any_player *p)
 static cellar_status copy(any_player *p, cellar_seq from, cellar_seq to, cellar_pos p0,
                           cellar_pos p1)
 {
-    cellar_status status = cellar_copy(p->any.memory, from, to, p0, p1, NULL);
+    cellar_status status = cellar_copy(p->any.memory, from, to, p0, p1, &p->error);
     if (status == CELLAR_OK && is_ours(to) && (!is_ours(from) || p->is_poisoned[from]))
         p->is_poisoned[to] = true;
     return status;
@@ -58,7 +58,7 @@ static cellar_status rewind_to(any_player *p, cellar_seq seq, cellar_pos n)
 {
     cellar_pos expected = -1, from = -1;
     cellar_status can = cellar_can_continue(p->any.memory, seq, n, &expected, NULL);
-    cellar_status status = cellar_rewind(p->any.memory, seq, n, &from, NULL);
+    cellar_status status = cellar_rewind(p->any.memory, seq, n, &from, &p->error);
     DEMAND((can == CELLAR_INVALID) <= (status == CELLAR_INVALID));
     if (status != CELLAR_OK) return status;
     DEMAND(from == (can == CELLAR_OK ? n : expected));
@@ -75,7 +75,7 @@ static cellar_status read_rows(any_player *p, cellar_seq seq, cellar_pos p0)
     size_t n_v = (size_t)n * layer->n_kv_heads * layer->v_size;
     float *k = malloc(n_k * sizeof *k + 1), *v = malloc(n_v * sizeof *v + 1);
     DEMAND(k != NULL && v != NULL);
-    cellar_status status = cellar_read_rows(p->any.memory, seq, l, p0, n, k, v, NULL);
+    cellar_status status = cellar_read_rows(p->any.memory, seq, l, p0, n, k, v, &p->error);
     if (status == CELLAR_OK && is_ours(seq) && !p->is_poisoned[seq]) {
         for (size_t i = 0; i < n_k; i++)
             DEMAND(isfinite(k[i]));
@@ -87,57 +87,6 @@ static cellar_status read_rows(any_player *p, cellar_seq seq, cellar_pos p0)
     return status;
 }
 
-static bool take_line(void *context, const char *line)
-{
-    DEMAND(strlen(line) < 1000);
-    return ++*(uint32_t *)context < 1000;
-}
-
-static bool confirms_later(void *context, const cellar_move *move)
-{
-    (void)context;
-    DEMAND(move->n > 0);
-    return false;
-}
-
-/* Questions and mistakes. */
-static cellar_status ask(any_player *p, cellar_seq seq, cellar_pos p0)
-{
-    cellar_memory *memory = p->any.memory;
-    cellar_extent extent;
-    cellar_ubatch ubatch;
-    cellar_pos from;
-    cellar_memory *none;
-    uint32_t n_lines = 0, l = input_byte(&p->in);
-    switch (input_below(&p->in, 12)) {
-    case 0:
-        return cellar_dump(memory, take_line, &n_lines, NULL);
-    case 1:
-        return cellar_can_continue(memory, seq, p0, &from, NULL);
-    case 2:
-        return cellar_export_largest(memory, l % ANY_LAYERS, l, &extent, NULL);
-    case 3:
-        return cellar_get_ubatch(memory, 0, &ubatch, NULL);
-    case 4:
-        return cellar_commit(memory, NULL);
-    case 5:
-        return cellar_attend(memory, 0, l, (float[1]){0}, (float[1]){0}, NULL);
-    case 6:
-        return cellar_create(NULL, &none, NULL);
-    case 7:
-        return cellar_begin(memory, NULL, NULL);
-    case 8:
-        return cellar_visit_moves(memory, confirms_later, NULL, NULL);
-    case 9:
-        return cellar_rewind(memory, seq, p0, NULL, NULL);
-    case 10:
-        return cellar_divide(memory, seq, p0, -1, l % 2 ? 0 : -1, NULL);
-    default:
-        cellar_abort(memory);
-        return cellar_remove(NULL, seq, p0, -1, NULL);
-    }
-}
-
 static cellar_status change_places(any_player *p, cellar_seq seq, keeps *kept)
 {
     cellar_memory *memory = p->any.memory;
@@ -145,15 +94,16 @@ static cellar_status change_places(any_player *p, cellar_seq seq, keeps *kept)
     switch (input_below(&p->in, 4)) {
     case 0:
         *kept = KEEPS_TOKENS;
-        return cellar_settle(memory, seq, NULL);
+        return cellar_settle(memory, seq, &p->error);
     case 1:
         *kept = KEEPS_HELD;
-        return cellar_compact(memory, n == 255 ? UINT32_MAX : n, &n_moved, NULL);
+        return cellar_compact(memory, n == 255 ? UINT32_MAX : n, &n_moved, &p->error);
     case 2:
-        return cellar_resize(memory, n % (ANY_POOLS + 1), input_below(&p->in, 220), NULL);
+        return cellar_resize(memory, n % (ANY_POOLS + 1), input_below(&p->in, 220), &p->error);
     default:
         *kept = KEEPS_HELD;
-        return cellar_confirm_moves(memory, NULL);
+        any_engine_move(p);
+        return cellar_confirm_moves(memory, &p->error);
     }
 }
 
@@ -166,36 +116,53 @@ static cellar_status edit(any_player *p, uint32_t kind, cellar_seq seq, cellar_p
     if (input_byte(&p->in) & 1 && delta != INT32_MIN) delta = -delta;
     switch (kind) {
     case 0:
-        return cellar_remove(memory, seq, p0, p1, NULL);
+        return cellar_remove(memory, seq, p0, p1, &p->error);
     case 1:
         return copy(p, seq, any_sequence(p), 0, -1);
     case 2:
         other = any_sequence(p);
         return copy(p, seq, other, input_one_in(&p->in, 2) ? p0 : 0, p1);
     case 3:
-        return cellar_shift(memory, seq, p0, p1, delta, NULL);
+        return cellar_shift(memory, seq, p0, p1, delta, &p->error);
     case 4:
-        return cellar_shift_context(memory, seq, p0, delta, &discarded, NULL);
+        return cellar_shift_context(memory, seq, p0, delta, &discarded, &p->error);
     case 5:
-        return cellar_divide(memory, seq, p0, p1, 1 + delta % 5, NULL);
+        return cellar_divide(memory, seq, p0, p1, 1 + delta % 5, &p->error);
     case 6:
         return rewind_to(p, seq, p0);
     case 7:
-        return cellar_drop_checkpoints(memory, seq, p0, p1, NULL);
+        return cellar_drop_checkpoints(memory, seq, p0, p1, &p->error);
     case 8:
-        return cellar_remove(memory, seq, 0, -1, NULL);
+        return cellar_remove(memory, seq, 0, -1, &p->error);
     default:
-        if (p0 % 8 == 7) return cellar_clear(memory, NULL);
-        return p0 % 4 == 3 ? cellar_keep(memory, seq, NULL) : cellar_checkpoint(memory, seq, NULL);
+        if (p0 % 8 == 7) return cellar_clear(memory, &p->error);
+        return p0 % 4 == 3 ? cellar_keep(memory, seq, &p->error)
+                           : cellar_checkpoint(memory, seq, &p->error);
     }
 }
 
+/* Failures to come, or a look at all rows afterwards. */
 static void order_failures(any_player *p)
 {
     uint8_t byte = input_byte(&p->in);
     p->any.n_failures = 0;
+    p->is_deep = byte % 8 == 5;
     if (byte % 8 == 7) p->any.allocations_left = byte / 8 % 6;
     if (byte % 8 == 6) p->any.store_calls_left = byte / 8;
+    p->error = (cellar_error){.status = CELLAR_OK, .at = -7};
+}
+
+/* A failure says what it is, a success says nothing. */
+static void expect_error(const any_player *p, cellar_status status)
+{
+    const cellar_error *error = &p->error;
+    if (error->at == -7 && error->message[0] == '\0') {
+        DEMAND(status == CELLAR_OK);
+        return;
+    }
+    DEMAND(status == error->status && status != CELLAR_OK);
+    DEMAND(error->message[0] != '\0' && memchr(error->message, '\0', sizeof error->message));
+    DEMAND(error->reason >= CELLAR_REASON_NONE && error->reason <= CELLAR_REASON_INVARIANT);
 }
 
 static void expect_status(const any_player *p, cellar_status status)
@@ -204,6 +171,7 @@ static void expect_status(const any_player *p, cellar_status status)
     DEMAND(status != CELLAR_CORRUPT && status != CELLAR_UNSUPPORTED && status != CELLAR_MISMATCH);
     DEMAND(status != CELLAR_IO || p->any.n_failures > 0);
     DEMAND(status != CELLAR_NO_MEMORY || is_poor);
+    expect_error(p, status);
 }
 
 static void do_operation(any_player *p, uint8_t kind)
@@ -214,6 +182,7 @@ static void do_operation(any_player *p, uint8_t kind)
     keeps kept = KEEPS_NOTHING;
     look before = look_at(p->any.memory);
     order_failures(p);
+    uint64_t rows = any_rows(p);
     cellar_status status;
     if (kind < 20) {
         status = edit(p, kind / 2, seq, p0, p1);
@@ -224,7 +193,7 @@ static void do_operation(any_player *p, uint8_t kind)
         status = read_rows(p, seq, p0);
     } else {
         kept = KEEPS_EVERYTHING;
-        status = ask(p, seq, p0);
+        status = any_ask(p, seq, p0);
     }
     expect_status(p, status);
     p->any.allocations_left = p->any.store_calls_left = -1;
@@ -235,6 +204,8 @@ static void do_operation(any_player *p, uint8_t kind)
     if (kept == KEEPS_EVERYTHING) DEMAND(after.everything == before.everything);
     if (kept == KEEPS_HELD) DEMAND(after.held == before.held);
     if (kept == KEEPS_TOKENS) DEMAND(after.tokens == before.tokens);
+    if (status != CELLAR_OK || kept >= KEEPS_HELD) DEMAND(any_rows(p) == rows);
+    any_engine_check(p);
     forget_poison(p);
 }
 
@@ -248,6 +219,7 @@ static void play(any_player *p)
         }
         order_failures(p);
         any_step(p);
+        any_engine_check(p);
         forget_poison(p);
     }
 }

@@ -205,7 +205,10 @@ static bool store_layer(any_player *p, step *s, uint32_t u, uint32_t l)
     if (layer->kind == CELLAR_LAYER_RECURRENT) return write_states(p, s, u, l);
     if (layer->reads_layer >= 0) return true;
     s->was_stored = true;
-    if (layer->is_external) return went_well(p, cellar_confirm(p->any.memory, u, l, NULL));
+    if (layer->is_external) {
+        any_engine_take(p, u, l, s->tokens);
+        return went_well(p, cellar_confirm(p->any.memory, u, l, NULL));
+    }
     fill(k, MOST_ROWS, u + l, s->is_poison);
     fill(v, MOST_ROWS, u + l + 1, s->is_poison);
     cellar_status status = cellar_store(p->any.memory, u, l, k, layer->v_in_k ? NULL : v, NULL);
@@ -357,14 +360,16 @@ void any_step(any_player *p)
     look before = look_at(p->any.memory);
     uint32_t max_shifts = p->any.config.max_shifts;
     bool settles = max_shifts > 0 && before.most_shifts > max_shifts;
-    cellar_status status = cellar_begin(p->any.memory, &s.batch, NULL);
+    uint64_t rows = any_rows(p);
+    cellar_status status = cellar_begin(p->any.memory, &s.batch, &p->error);
     p->any.allocations_left = -1;
     any_check(p);
     if (status != CELLAR_OK) {
         p->any.store_calls_left = -1;
         look after = look_at(p->any.memory);
         DEMAND(after.tokens == before.tokens);
-        if (!settles) DEMAND(after.everything == before.everything);
+        if (!settles) DEMAND(after.everything == before.everything && any_rows(p) == rows);
+        DEMAND(status == p->error.status && p->error.message[0] != '\0');
         DEMAND(status != CELLAR_CORRUPT && status != CELLAR_REFUSED &&
                status != CELLAR_UNSUPPORTED);
         DEMAND(status != CELLAR_IO || settles);
@@ -393,4 +398,6 @@ void any_step(any_player *p)
     DEMAND(cellar_commit(p->any.memory, NULL) == CELLAR_INVALID);
     any_check(p);
     if (ended != CELLAR_OK) expect_aborted(p, &s, &before, settles);
+    if (ended != CELLAR_OK && !s.was_stored && !settles && !p->any.has_states)
+        DEMAND(any_rows(p) == rows);
 }
