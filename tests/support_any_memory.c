@@ -186,12 +186,11 @@ static void choose_attention(any_memory *m, input *in, cellar_layer *layer)
     if (input_one_in(in, 3)) layer->store = &m->store;
 }
 
-static void choose_window(any_memory *m, input *in, cellar_layer *layer)
+static void choose_window(input *in, cellar_layer *layer)
 {
     layer->window.kind = (cellar_window_kind)(1 + input_below(in, 3));
     layer->window.size = 1 + input_below(in, 20);
     if (input_one_in(in, 3)) layer->window.n_sinks = input_below(in, 5);
-    m->has_window = true;
 }
 
 static void choose_recurrent(any_memory *m, input *in, cellar_layer *layer)
@@ -210,7 +209,6 @@ static void choose_reader(any_memory *m, uint32_t i)
     if (!source || source->kind != CELLAR_LAYER_ATTENTION) return;
     m->layers[i] = *source;
     if (source->reads_layer < 0) m->layers[i].reads_layer = (int32_t)i - 1;
-    m->has_reader = true;
 }
 
 static void choose_layer(any_memory *m, input *in, uint32_t i)
@@ -221,7 +219,7 @@ static void choose_layer(any_memory *m, input *in, uint32_t i)
     if (kind == 9) layer->kind = CELLAR_LAYER_NONE;
     if (kind == 8) choose_recurrent(m, in, layer);
     if (kind < 7) choose_attention(m, in, layer);
-    if (kind >= 3 && kind < 7) choose_window(m, in, layer);
+    if (kind >= 3 && kind < 7) choose_window(in, layer);
     if (kind == 7) choose_attention(m, in, layer);
     if (kind == 7) choose_reader(m, i);
 }
@@ -237,7 +235,6 @@ static void choose_externals(any_memory *m, input *in)
                                                              : 2u + (uint32_t)layer->window.kind;
         layer->is_external = bits >> (bit + 2) & 1;
         if (layer->is_external) layer->store = NULL;
-        m->has_external = m->has_external || layer->is_external;
     }
 }
 
@@ -299,6 +296,17 @@ static void choose_mistake(any_memory *m, input *in)
     if (which == 7) config->n_cells = 0;
 }
 
+static void note_kinds(any_memory *m)
+{
+    m->has_states = false;
+    for (uint32_t i = 0; i < m->config.n_layers; i++) {
+        const cellar_layer *layer = &m->layers[i];
+        m->has_states = m->has_states || layer->kind == CELLAR_LAYER_RECURRENT;
+        m->has_window = m->has_window || layer->window.kind != CELLAR_WINDOW_NONE;
+        m->has_external = m->has_external || layer->is_external;
+    }
+}
+
 static void choose(any_memory *m, input *in)
 {
     cellar_config *config = &m->config;
@@ -319,6 +327,7 @@ static void choose(any_memory *m, input *in)
     choose_policies(m, in);
     config->allocator = (cellar_allocator){give, bits & 8 ? give_more : NULL, take_back, m};
     if (input_one_in(in, 32)) choose_mistake(m, in);
+    note_kinds(m);
 }
 
 /* The plan adds up to what creating takes, and a budget below it is refused. */

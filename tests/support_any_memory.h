@@ -27,7 +27,7 @@ typedef struct any_memory {
     cellar_layer layers[ANY_LAYERS];
     cellar_row_store store;
     uint32_t pool_cells[ANY_POOLS];
-    bool is_2d, has_states, has_window, has_external, has_reader;
+    bool is_2d, has_states, has_window, has_external;
     cellar_memory *memory;
     /* the allocator and the store: */
     int allocations_left, store_calls_left; /* that succeed; < 0: all */
