@@ -53,6 +53,10 @@ static void export_masks(const any_player *p, uint32_t u, uint32_t l, uint32_t n
     DEMAND(cellar_export_mask(p->any.memory, u, l, n_kv, CELLAR_F16, half, NULL) == status);
     for (size_t i = 0; status == CELLAR_OK && i < (size_t)n * n_kv; i++)
         DEMAND(mask[i] <= 0 && (isinf(mask[i]) || layer->alibi_max_bias > 0 || mask[i] == 0));
+    DEMAND(cellar_export_mask(p->any.memory, u, l, n_kv, CELLAR_Q8_0, mask, NULL) ==
+           CELLAR_INVALID);
+    DEMAND(cellar_export_mask(p->any.memory, u, l, UINT32_MAX, CELLAR_F32, mask, NULL) ==
+           CELLAR_INVALID);
     status = cellar_export_buckets(p->any.memory, u, l, n_kv, buckets, NULL);
     DEMAND((status == CELLAR_INVALID) == (layer->buckets.n == 0));
     for (size_t i = 0; status == CELLAR_OK && i < (size_t)n * n_kv; i++)

@@ -8,6 +8,7 @@
 
 #include "support_any_memory.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -124,16 +125,27 @@ static void run_parts(void *context, cellar_task task, void *argument)
 
 /* ---- layers ---------------------------------------------------------------------------------- */
 
+/* Only M-RoPE may have sections. */
+static void choose_sections(cellar_rope *rope, uint32_t n_rot)
+{
+    memset(rope->sections, 0, sizeof rope->sections);
+    if (rope->kind != CELLAR_ROPE_MROPE) return;
+    rope->sections[0] = n_rot / 4;
+    rope->sections[3] = n_rot / 16;
+    rope->sections[1] = n_rot / 2 - n_rot / 4 - n_rot / 16;
+}
+
 static void choose_rope(any_memory *m, input *in, cellar_layer *layer)
 {
+    static const float factors[ANY_HEAD / 2] = {1, 2, 0.5f, 4, 1, 1, 3, 8, 1, 2, 1, 1, 1, 1, 1, 9};
     cellar_rope *rope = &layer->rope;
     rope->kind = (cellar_rope_kind)input_below(in, 3);
     if (m->is_2d) rope->kind = CELLAR_ROPE_MROPE;
     if (input_one_in(in, 4)) rope->n_rot = layer->k_size / 4 * 2;
     uint32_t n_rot = rope->n_rot ? rope->n_rot : layer->k_size;
     if (input_one_in(in, 4)) rope->first = layer->k_size - n_rot;
-    rope->sections[0] = n_rot / 4;
-    rope->sections[1] = n_rot / 2 - n_rot / 4;
+    choose_sections(rope, n_rot);
+    if (input_one_in(in, 4)) rope->factors = factors;
     if (!input_one_in(in, 4)) return;
     rope->scale = 0.25;
     rope->yarn_ext = 1;
@@ -168,8 +180,7 @@ static void choose_features(input *in, cellar_layer *layer)
     layer->k_size = layer->k_size < 8 ? 8 : layer->k_size;
     layer->v_size = layer->rope.first = layer->k_size / 2;
     layer->rope.n_rot = layer->k_size / 2;
-    layer->rope.sections[0] = 0;
-    layer->rope.sections[1] = layer->k_size / 4;
+    choose_sections(&layer->rope, layer->rope.n_rot);
     if (layer->k_size != 32) layer->k_type = CELLAR_F16;
 }
 
@@ -282,18 +293,89 @@ static void choose_policies(any_memory *m, input *in)
     if (input_one_in(in, 4)) config->cpu_mask = CELLAR_CPU_SCALAR;
 }
 
+/* What no layer may say, or only some. */
+static void choose_layer_mistake(input *in, cellar_layer *layer)
+{
+    static const float numbers[] = {-1, NAN, INFINITY, 1e30f};
+    float number = numbers[input_below(in, 4)];
+    uint8_t byte = input_byte(in);
+    switch (input_below(in, 20)) {
+    case 0:
+        layer->struct_size--;
+        break;
+    case 1:
+        layer->reads_layer = (int32_t)byte - 2;
+        break;
+    case 2:
+        layer->is_external = !layer->is_external;
+        break;
+    case 3:
+        layer->k_size = byte;
+        break;
+    case 4:
+        layer->scale = number;
+        break;
+    case 5:
+        layer->softcap = number;
+        break;
+    case 6:
+        layer->alibi_max_bias = number;
+        break;
+    case 7:
+        layer->rope.base = (double)number;
+        break;
+    case 8:
+        layer->rope.scale = (double)number;
+        break;
+    case 9:
+        layer->rope.yarn_ext = (double)number;
+        break;
+    case 10:
+        layer->rope.sections[byte % 4] = byte;
+        break;
+    case 11:
+        layer->rope.kind = (cellar_rope_kind)byte;
+        break;
+    case 12:
+        layer->rope.first = byte;
+        break;
+    case 13:
+        layer->window.kind = (cellar_window_kind)byte;
+        break;
+    case 14:
+        layer->window.size = byte % 2 ? 0 : UINT32_MAX;
+        break;
+    case 15:
+        layer->v_in_k = layer->rotate_k = true;
+        break;
+    case 16:
+        layer->buckets.n = byte;
+        break;
+    case 17:
+        layer->k_type = (cellar_type)byte;
+        break;
+    case 18:
+        layer->n_states = byte;
+        break;
+    default:
+        layer->n_heads = byte;
+        break;
+    }
+}
+
 static void choose_mistake(any_memory *m, input *in)
 {
     cellar_config *config = &m->config;
-    uint32_t which = input_below(in, 8);
+    uint32_t which = input_below(in, 12);
     if (which == 0) config->n_pools = config->n_cells + 1;
     if (which == 1) config->n_sequences = 0;
-    if (which == 2) m->layers[0].struct_size--;
-    if (which == 3) m->layers[0].reads_layer = (int32_t)input_byte(in) - 2;
+    if (which == 2) config->n_ubatch = 0;
+    if (which == 3) config->split = CELLAR_SPLIT_SIMPLE;
     if (which == 4) config->compaction_threshold = -1;
-    if (which == 5) m->layers[0].is_external = !m->layers[0].is_external;
-    if (which == 6) m->layers[0].k_size = input_byte(in);
+    if (which == 5) config->struct_size--;
+    if (which == 6) config->workers.run = NULL;
     if (which == 7) config->n_cells = 0;
+    if (which >= 8) choose_layer_mistake(in, &m->layers[input_below(in, config->n_layers)]);
 }
 
 static void note_kinds(any_memory *m)

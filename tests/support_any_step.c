@@ -90,6 +90,8 @@ static void choose_positions(any_player *p, step *s)
         cellar_pos pos = is_ours(seq) ? next[seq] : 0;
         if (has_points && i > 0 && byte % 3 == 0 && s->seqs[s->seq_begin[i - 1]] == seq)
             pos = s->positions[i - 1];
+        else if (has_points && byte % 16 == 5 && is_ours(seq) && pos > 0)
+            pos = pos - 1; /* beside what is held already, where that is allowed */
         else if (p->any.is_2d && byte % 8 == 1)
             pos = far_from(pos, byte / 8);
         if (byte == 255) pos = input_number(&p->in, 40);
@@ -254,13 +256,24 @@ static bool play_ubatch(any_player *p, step *s, uint32_t u, uint32_t first, uint
     return true;
 }
 
-/* Outside calls are refused while a step is open. */
+static bool see_line(void *context, const char *line)
+{
+    DEMAND(line[0] != '\0');
+    ++*(uint32_t *)context;
+    return true;
+}
+
+/* Calls that would change the memory are refused while a step is open; looking is not. */
 static void play_busy(any_player *p, const step *s)
 {
     cellar_memory *memory = p->any.memory;
     cellar_pos from;
     cellar_status status = CELLAR_BUSY;
-    switch (input_below(&p->in, 14)) {
+    uint32_t n_lines = 0;
+    switch (input_below(&p->in, 15)) {
+    case 14:
+        DEMAND(cellar_dump(memory, see_line, &n_lines, NULL) == CELLAR_OK && n_lines > 0);
+        break;
     case 0:
         status = cellar_remove(memory, 0, 0, -1, NULL);
         break;
