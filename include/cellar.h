@@ -23,7 +23,8 @@
  *   checkpoint a place to which a sequence can return although a window has passed on or a state was
  *              overwritten: it holds the cells that this needs, and nothing is copied.
  *
- * THE CALLS OF A WHOLE PROGRAM (one layer; `tests/header.c` compiles and runs them)
+ * THE CALLS OF A WHOLE PROGRAM, in their order (one layer; main, fail and the model that computes q, k
+ * and v are the program's own: `tests/header.c` has them, and compiles and runs what stands here)
  *
  *     cellar_layer layer = cellar_layer_init();
  *     layer.n_heads = 4; layer.n_kv_heads = 2; layer.k_size = layer.v_size = 64;
@@ -287,12 +288,13 @@ typedef struct cellar_window {
 /*
  * A learned bias for the distance between key and query (T5: Raffel et al., arXiv:1910.10683). The
  * distance r = k - q falls into a bucket: with is_bidirectional the upper half of the buckets is
- * for r > 0 and both halves hold |r|, else all hold max(-r, 0). The first half of a half holds one
- * distance each, the rest grows logarithmically up to max_distance.
+ * for r > 0 and both halves hold |r|, else all hold max(-r, 0). Of the buckets that hold the same r
+ * the first half (rounded down) has one distance each; the others grow logarithmically up to
+ * max_distance.
  */
 typedef struct cellar_buckets {
     uint32_t n;            /* buckets, even, at most 4096; 0: no such bias */
-    uint32_t max_distance; /* > n / 2 */
+    uint32_t max_distance; /* > n / 2; with is_bidirectional > n / 4 */
     bool is_bidirectional;
     const float *bias; /* [n][n_heads], added to the scores; copied */
 } cellar_buckets;
@@ -335,7 +337,8 @@ typedef struct cellar_layer {
 
     /*
      * The layer whose rows this one reads, -1 (default): its own. It must store rows of its own, of
-     * the same shape, rope and window; this layer then stores nothing.
+     * the same shape, rotations, rope, window and is_external; this layer then stores nothing, and
+     * its own k_type, v_type and store are not used.
      */
     int32_t reads_layer;
     /*
@@ -350,7 +353,8 @@ typedef struct cellar_layer {
      */
     bool rotate_k, rotate_v;
 
-    float softcap;        /* > 0: a score s becomes softcap * tanh(s / softcap); default 0 */
+    /* > 0: a score s becomes softcap * tanh(s / softcap), before ALiBi and buckets add theirs */
+    float softcap;
     float alibi_max_bias; /* > 0: ALiBi (Press et al., arXiv:2108.12409); 8 in the paper */
     const float *sinks;   /* [n_heads] a logit that only enlarges the denominator; NULL; copied */
     cellar_buckets buckets;
@@ -404,8 +408,10 @@ typedef struct cellar_config {
      * Room of groups that do not keep everything. A window group gets, in each pool, n_sequences /
      * n_pools (rounded up) times (W + n_sinks), plus n_ubatch cells, but never more than n_cells;
      * or just as many cells as full attention when is_window_full. The recurrent group gets for each
-     * of n_sequences two times one state (each tensor rounded up to 64 bytes) and those of
-     * rollback_bytes; when more sequences share it, a step may keep fewer of its last states.
+     * of n_sequences two times one state and those of rollback_bytes; when more sequences share it, a
+     * step may keep fewer of its last states. Bytes of states are counted as they are kept: each
+     * tensor of each layer rounded up to a multiple of 64. What the engine keeps itself counts 0, so
+     * rollback_bytes and checkpoint_bytes make no room for it.
      */
     uint32_t n_sequences; /* that grow side by side, 1..2^20; default 1 */
     bool is_window_full;
@@ -549,12 +555,14 @@ typedef struct cellar_point {
  *     seqs[seq_begin[i]] .. seqs[seq_begin[i + 1] - 1]      (seq_begin given: n_tokens + 1 entries)
  *     seqs[i]                                               (seq_begin NULL)
  *     sequence 0                                            (both NULL)
- * at position positions[i], or, when positions is NULL, at the next position of its sequences.
+ * at position positions[i], or, when positions is NULL, at the next position of its sequences
+ * (cellar_sequence_info.pos_next).
  *
  * The first position of a sequence in a batch must be its next position (any position >= 0 if it is
  * empty), and positions of one sequence rise by one from token to token. In a memory with M-RoPE
  * layers positions may leave gaps, and with `points` given tokens may share a position with the one
- * before them (of tokens at one position, each sees those that are not behind it in reading order).
+ * before them (of tokens at one position, each sees those that are not behind it in reading order:
+ * smaller y, or the same y and no larger x; that holds for layers that are not causal too).
  * A token in several sequences needs all of them to hold the same cells at the same positions so
  * far, because it is computed once and can only have read one past.
  */
@@ -853,8 +861,11 @@ CELLAR_API cellar_pos cellar_position_max(const cellar_memory *memory, cellar_se
 /* What a sequence is, in numbers. An unknown sequence is an empty one. */
 typedef struct cellar_sequence_info {
     cellar_pos pos_min, pos_max; /* -1: holds nothing */
-    cellar_pos
-        pos_next; /* where the next token goes, behind all points of an image; 0 when empty */
+    /*
+     * Where the next token goes: pos_max + 1; behind an image its largest coordinate + 1; empty: 0;
+     * INT32_MAX: nowhere.
+     */
+    cellar_pos pos_next;
     /*
      * The sequence can be cut off and continued at every held position from here on without reading
      * again; 0: at all of them. (Places before may still be possible: cellar_can_continue.)
@@ -1040,11 +1051,11 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_confirm_moves(cellar_memory *mem
 /*
  * Move at most max_rows cells so that runs become longer and held cells lie lower. Never needed:
  * free cells are always usable; it makes attention stream better and lowers n_kv. Deterministic; calls
- * of one size come to an end. *n_moved (may be NULL): cells moved; 0: there is nothing left to do.
- * (Fewer than max_rows says the same, but for external groups, where a call moves no row twice and
- * none before cellar_confirm_moves, and for cells at which several sequences part, which must not be
- * parted by a call that ends there.) After a failure what was moved before it stays moved, which only
- * cell numbers show. CELLAR_INVALID, CELLAR_BUSY, CELLAR_NO_MEMORY, CELLAR_IO.
+ * of one size come to an end. *n_moved (may be NULL): cells moved. 0 is the sign that calls of this
+ * size (>= 1) have nothing left to do; fewer than max_rows is no sign, since a call moves no row of an
+ * external group twice, and does not end between cells at which several sequences part. After a
+ * failure what was moved before it stays moved, which only cell numbers show. CELLAR_INVALID,
+ * CELLAR_BUSY (also while moves wait for cellar_confirm_moves), CELLAR_NO_MEMORY, CELLAR_IO.
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_compact(cellar_memory *memory, uint32_t max_rows,
                                                         uint32_t *n_moved, cellar_error *error);
@@ -1059,7 +1070,7 @@ typedef struct cellar_group_info {
     uint32_t n_cells; /* over all pools, cells that only fill up blocks included; or states */
     uint32_t n_used;  /* held by a sequence or a checkpoint, or reserved by the open step */
     uint32_t n_free;
-    uint64_t row_bytes; /* of one cell over all layers; of one state */
+    uint64_t row_bytes; /* of one cell over all layers; of one state, padding not counted */
     bool is_external;
 } cellar_group_info;
 

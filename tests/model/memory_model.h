@@ -140,10 +140,12 @@ bool memory_model_has_windows(const memory_model *model);
 /* After entries were changed by hand: count again who holds what. */
 void memory_model_recount(memory_model *model);
 
-/* Where the next token goes: behind the last, image coordinates included; 0 when empty. */
+/* Where the next token goes: behind the last, image coordinates included; 0 when empty; at most
+ * INT32_MAX, where no token can stand. */
 int64_t memory_model_next(const memory_model *model, const model_sequence *sequence);
 
-/* The point of a cell that now stands at pos: it moves with its token. */
+/* The point of a cell that now stands at pos: it moves with its token, out of the range of positions if need
+ * be; at most INT32_MAX. */
 cellar_point memory_model_point(const model_cell *cell, cellar_pos pos);
 
 /* ---- batches (memory_model_batch.c) ---------------------------------------------------------- */
