@@ -293,7 +293,7 @@ static void choose_policies(any_memory *m, input *in)
     if (input_one_in(in, 4)) config->cpu_mask = CELLAR_CPU_SCALAR;
 }
 
-/* What no layer may say, or only some. */
+/* What no layer may say, or only some; never more than the arrays here have room for. */
 static void choose_layer_mistake(input *in, cellar_layer *layer)
 {
     static const float numbers[] = {-1, NAN, INFINITY, 1e30f};
@@ -310,7 +310,7 @@ static void choose_layer_mistake(input *in, cellar_layer *layer)
         layer->is_external = !layer->is_external;
         break;
     case 3:
-        layer->k_size = byte;
+        layer->k_size = byte % (ANY_HEAD + 1);
         break;
     case 4:
         layer->scale = number;
@@ -349,16 +349,16 @@ static void choose_layer_mistake(input *in, cellar_layer *layer)
         layer->v_in_k = layer->rotate_k = true;
         break;
     case 16:
-        layer->buckets.n = byte;
+        layer->buckets.n = byte % (ANY_BUCKETS + 1);
         break;
     case 17:
         layer->k_type = (cellar_type)byte;
         break;
     case 18:
-        layer->n_states = byte;
+        layer->n_states = byte % 4;
         break;
     default:
-        layer->n_heads = byte;
+        layer->n_heads = byte % (ANY_HEADS + 1);
         break;
     }
 }
