@@ -282,8 +282,9 @@ static cellar_status reserve_far(cl_group *group, uint32_t slot, uint64_t n, uin
     CL_TRY(cl_sequences_reserve(&group->sequences, slot, n_runs + n + 3, error));
     if (!group->is_external) return CELLAR_OK;
     void *moves = group->moves->items;
+    group->moves->n_promised += n_runs + n;
     ok = cl_alloc_reserve(alloc, CELLAR_BYTES_STEP, &moves, &group->moves->capacity,
-                          group->moves->n + n_runs + n, sizeof(cellar_move));
+                          group->moves->n + group->moves->n_promised, sizeof(cellar_move));
     group->moves->items = moves;
     return ok ? CELLAR_OK : cl_error_no_memory(error, "row moves", (size_t)n * sizeof(cellar_move));
 }

@@ -255,7 +255,8 @@ static bool has_note(tale *t, const char *name, const char *value)
     cellar_note note;
     assert_int_equal(cellar_open_session(tale_path(t, "tale"), NULL, &session, NULL), CELLAR_OK);
     const bool is_there = conversation_find_note(session, name, &note) &&
-                          note.size == strlen(value) && memcmp(note.value, value, note.size) == 0;
+                          note.size == strlen(value) &&
+                          (note.size == 0 || memcmp(note.value, value, note.size) == 0);
     cellar_close_session(session);
     return is_there;
 }
