@@ -102,8 +102,8 @@ cellar_pos cl_group_rewind_min(const cl_group *group, cellar_seq seq)
         if (runs->n == 0) return 0;
         /* Of the states in a row that end at the present one, the first. */
         uint32_t r = runs->n - 1;
-        while (r > 0 && cl_run_last(&runs->items[r - 1]) + 1 == runs->items[r].pos)
-            r--;
+        while (r > 0 && cl_run_last(&runs->items[r - 1]) + 1LL >= runs->items[r].pos)
+            r--; /* also if they share a position: those of an image are several there */
         return runs->items[r].pos > 0 ? runs->items[r].pos + 1 : 0;
     }
     int64_t min = cl_window_rewind_min(&group->window, lost_by(group, seq));

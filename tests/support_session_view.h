@@ -19,7 +19,10 @@ typedef struct view {
 /* Tokens, rows, states, checkpoints. `a` has all; is_whole: so has b, else what its window sees will do. */
 void view_compare(view a, view b, bool is_whole, const char *what);
 
-/* Attention of one more token, in a step that is aborted. False: one of the two had no room for it. */
+/*
+ * Attention of one more token, in a step that is aborted. False: one of the two had no room for it. A
+ * crowded memory may have given up old cells for it: view_compare whole before, not after.
+ */
 bool view_probe(view a, view b, const char *what);
 
 /* Names of the sequences that hold something, in order; returns how many (at most `most`). */

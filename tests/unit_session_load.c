@@ -70,7 +70,7 @@ static cellar_session *open_session(const parcel *file)
     return session;
 }
 
-/* Load everything, names changed by name * factor + more. */
+/* Load everything, the last name first, `more` added to each. */
 static cellar_status load_as(small_memory *to, const cellar_session *session, cellar_seq more,
                              cellar_error *error)
 {
@@ -113,10 +113,9 @@ static void compare_returns(view a, view b, const char *what)
                      CELLAR_OK);
     if (from_a != from_b) fail_msg("%s: returns to %d, not %d", what, (int)from_b, (int)from_a);
     view_compare(a, b, true, what);
-    (void)view_probe(a, b, what);
 }
 
-/* How many probes could be compared. */
+/* What they are, perhaps after going back, and attention: how many probes could be compared. */
 static uint32_t compare_all(story *s, small_memory *other, cellar_seq more, bool is_whole,
                             const char *what)
 {
@@ -126,10 +125,10 @@ static uint32_t compare_all(story *s, small_memory *other, cellar_seq more, bool
         view a = {&s->small, names[i]}, b = {other, names[i] + more};
         view_compare(a, b, is_whole, what);
     }
+    for (uint32_t i = 0; i < n && is_whole && s->seed % 2; i++)
+        compare_returns((view){&s->small, names[i]}, (view){other, names[i] + more}, what);
     for (uint32_t i = 0; i < n; i++)
         n_probed += view_probe((view){&s->small, names[i]}, (view){other, names[i] + more}, what);
-    for (uint32_t i = 0; i < n && is_whole; i++)
-        compare_returns((view){&s->small, names[i]}, (view){other, names[i] + more}, what);
     expect_sound(other, what);
     return n_probed;
 }
