@@ -1,5 +1,8 @@
 /*
  * support_journal.c: see the header.
+ *
+ * The file is read whole each time and parsed by the second reader, so that nothing of what the library
+ * believes of it is believed here.
  */
 #include "support_journal.h"
 
