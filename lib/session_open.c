@@ -315,7 +315,7 @@ void cellar_close_session(cellar_session *session)
     cl_model_free(&session->model, &session->alloc);
     cl_alloc_put(&session->alloc, CELLAR_BYTES_SCRATCH, session->entries,
                  session->n_entries * sizeof *session->entries);
-    cl_file_unmap(session->mapping, session->mapping_size);
+    cl_file_close(session->file);
     cl_alloc alloc = session->alloc;
     cl_alloc_put(&alloc, CELLAR_BYTES_OBJECT, session, sizeof *session);
 }
@@ -336,9 +336,8 @@ static cellar_status read_everything(cellar_session *session, cellar_error *erro
     return read_logs(session, error);
 }
 
-cellar_status cl_session_open(const cl_bytes *bytes, void *mapping, size_t mapping_size,
-                              const cellar_allocator *allocator, cellar_session **out,
-                              cellar_error *error)
+cellar_status cl_session_open(const cl_bytes *bytes, int file, const cellar_allocator *allocator,
+                              cellar_session **out, cellar_error *error)
 {
     cl_alloc alloc;
     cellar_allocator none = {0};
@@ -346,16 +345,16 @@ cellar_status cl_session_open(const cl_bytes *bytes, void *mapping, size_t mappi
     cellar_session *session = cl_alloc_get(&alloc, CELLAR_BYTES_OBJECT, sizeof *session);
     if (!session) return cl_error_no_memory(error, "a session", sizeof *session);
     memset(session, 0, sizeof *session);
+    session->file = -1;
     session->alloc = alloc; /* counts what it gave for the session itself */
     session->bytes = *bytes;
     cl_kernels_fill(&session->kernels, CELLAR_CPU_ALL);
     cellar_status status = read_everything(session, error);
     if (status != CELLAR_OK) {
-        cellar_close_session(session); /* has no mapping yet: that stays the caller's */
+        cellar_close_session(session); /* has no file yet: that stays the caller's */
         return status;
     }
-    session->mapping = mapping;
-    session->mapping_size = mapping_size;
+    session->file = file;
     *out = session;
     return CELLAR_OK;
 }
@@ -369,7 +368,7 @@ cellar_status cellar_open_session_bytes(const void *bytes, size_t size,
     *session = NULL;
     if (!bytes && size > 0) CL_FAIL(error, CELLAR_INVALID, -1, "bytes is NULL");
     cl_bytes all = {.address = bytes ? bytes : &nothing, .size = size};
-    return cl_session_open(&all, NULL, 0, allocator, session, error);
+    return cl_session_open(&all, -1, allocator, session, error);
 }
 
 cellar_status cellar_open_session_reader(const cellar_reader *reader,
@@ -380,5 +379,5 @@ cellar_status cellar_open_session_reader(const cellar_reader *reader,
     *session = NULL;
     if (!reader || !reader->read) CL_FAIL(error, CELLAR_INVALID, -1, "the reader is NULL");
     cl_bytes all = {.reader = *reader, .size = reader->size};
-    return cl_session_open(&all, NULL, 0, allocator, session, error);
+    return cl_session_open(&all, -1, allocator, session, error);
 }
