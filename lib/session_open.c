@@ -22,6 +22,8 @@
 const unsigned char *cl_bytes_get(const cl_bytes *bytes, uint64_t offset, size_t n,
                                   unsigned char *buffer)
 {
+    static const unsigned char nothing;
+    if (n == 0) return &nothing; /* no reader is asked for that */
     if (bytes->address) return bytes->address + offset;
     return bytes->reader.read(bytes->reader.context, offset, buffer, n) ? buffer : NULL;
 }
