@@ -227,7 +227,7 @@ static cellar_status read_list(reading *r, uint32_t g, cl_saved_list *list)
         return corrupt(r->error, place(r), "a list ends behind its section");
     bool may_lose = group->kind == CELLAR_LAYER_RECURRENT ||
                     group->window.kind != CELLAR_WINDOW_NONE;
-    if (lost < 0 || (lost > 0 && !may_lose))
+    if (lost < 0 || lost == INT32_MAX || (lost > 0 && !may_lose))
         return corrupt(r->error, place(r), "a list has lost what its group cannot lose");
     r->n_lists++;
     if (r->is_counting) {
@@ -263,7 +263,18 @@ static int64_t last_of(const cl_saved_list *list)
 
 /* ---- checkpoints and sequences --------------------------------------------------------------- */
 
-/* What going on there takes lies before it; in the recurrent group it is one state, right before it. */
+/*
+ * What going on at n takes ends at n - 1: the last token that a window sees there, the state behind it. A
+ * window that sees nothing there (of one token, or where a chunk begins) may still have sinks.
+ */
+static bool ends_before(const cl_saved_group *group, const cl_saved_list *list, int64_t n)
+{
+    int64_t last = last_of(list);
+    if (group->kind == CELLAR_LAYER_RECURRENT || cl_window_first(&group->window, n) < n)
+        return last == n - 1;
+    return last < n && last < (int64_t)group->window.n_sinks;
+}
+
 static cellar_status check_checkpoint(const reading *r, const cl_saved_checkpoint *checkpoint)
 {
     if (checkpoint->position < 1)
@@ -275,6 +286,9 @@ static cellar_status check_checkpoint(const reading *r, const cl_saved_checkpoin
                        group->window.kind == CELLAR_WINDOW_NONE;
         if (has_all && list->n_runs > 0)
             return corrupt(r->error, place(r), "a checkpoint holds what needs none");
+        if (!has_all && !ends_before(group, list, checkpoint->position))
+            return corrupt(r->error, place(r),
+                           "a checkpoint does not hold what is right before it");
         bool is_state = group->kind == CELLAR_LAYER_RECURRENT;
         /* One state; several only where several tokens share the position (2-D). */
         if (is_state && (list->n_runs == 0 || list->lost != 0 ||
@@ -322,14 +336,17 @@ static int64_t next_of(const cl_saved_group *group, const cl_saved_list *list)
 static cellar_status check_sequence(const reading *r, const cl_saved_sequence *sequence)
 {
     int64_t last = -1, next = 0;
+    bool has_state = false;
     for (uint32_t g = 0; g < r->session->model.n_groups; g++) {
         const cl_saved_list *list = &sequence->lists[g];
         int64_t its = next_of(&r->session->model.groups[g], list);
         if (last_of(list) > last) last = last_of(list);
         if (its > next) next = its;
+        has_state |= r->session->model.groups[g].kind == CELLAR_LAYER_RECURRENT;
     }
-    for (uint32_t g = 0; g < r->session->model.n_groups; g++)
-        if (r->session->model.groups[g].kind == CELLAR_LAYER_RECURRENT &&
+    /* Groups that keep everything, and states. A window may have given up or lost its end. */
+    for (uint32_t g = 0; g < r->session->model.n_groups && has_state; g++)
+        if (r->session->model.groups[g].window.kind == CELLAR_WINDOW_NONE &&
             last_of(&sequence->lists[g]) != last)
             return corrupt(r->error, place(r),
                            "a sequence's state does not stand where its other groups end");
@@ -349,7 +366,9 @@ static cellar_status read_marks(reading *r, cl_saved_sequence *sequence, uint32_
         if (mark->checkpoint >= r->session->n_checkpoints || mark->checkpoint > *n_named)
             return corrupt(r->error, place(r), "a mark names a checkpoint that is not next");
         *n_named += mark->checkpoint == *n_named;
-        if (mark->position < 1 || (i > 0 && mark->position <= mark[-1].position))
+        const cl_saved_checkpoint *its = &r->session->checkpoints[mark->checkpoint];
+        if (mark->position < 1 || (i > 0 && mark->position <= mark[-1].position) ||
+            (i > 0 && its->position <= r->session->checkpoints[mark[-1].checkpoint].position))
             return corrupt(r->error, place(r), "marks are not in the order of their positions");
     }
     return CELLAR_OK;

@@ -1,6 +1,8 @@
 /*
- * session_model_layers.h: how a memory's layers and groups are, as MODEL says it. For the two files that
- * write and read it.
+ * session_model_layers.h: how a memory's layers and groups are, as MODEL says it.
+ *
+ * For the two files that write and read it: both go through one description of a layer, in the terms of
+ * cellar_layer, so what is written and what is compared cannot drift apart.
  */
 #ifndef CL_SESSION_MODEL_LAYERS_H
 #define CL_SESSION_MODEL_LAYERS_H

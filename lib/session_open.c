@@ -114,7 +114,9 @@ static cellar_status read_header(cellar_session *session, cellar_error *error)
     bool has_a = get_commit(session, header + CL_SESSION_COMMIT_A, &a);
     bool has_b = get_commit(session, header + CL_SESSION_COMMIT_B, &b);
     session->is_journal = !is_zero(header + CL_SESSION_COMMIT_B, CL_SESSION_COMMIT);
-    if (!has_a && !(has_b && session->is_journal))
+    /* B is only written to a file whose A is whole; once A was written again its generation is above 1. */
+    bool is_damaged = session->is_journal && !has_b && has_a && a.generation == 1;
+    if (is_damaged || (!has_a && !has_b))
         CL_FAIL(error, CELLAR_CORRUPT, CL_SESSION_COMMIT_A,
                 "no commit record is whole: the file was damaged, or cut short");
     session->commit = has_a && !(has_b && b.generation > a.generation) ? a : b;

@@ -43,8 +43,9 @@ cellar_status cellar_describe_session(const cellar_session *session, cellar_sess
                                  .n_groups = session->model.n_groups,
                                  .n_layers = session->model.n_layers,
                                  .is_journal = session->is_journal};
-    for (uint32_t i = 0; i < session->n_entries; i++)
-        out->live_bytes += session->entries[i].length;
+    for (uint32_t i = 0; i < session->n_entries; i++) /* up to where the next one may begin */
+        out->live_bytes += (session->entries[i].length + CL_SESSION_ALIGN - 1) &
+                           ~(uint64_t)(CL_SESSION_ALIGN - 1);
     for (uint32_t g = 0; g < session->model.n_groups; g++)
         out->n_cells += session->model.groups[g].n_cells;
     return CELLAR_OK;

@@ -1,5 +1,8 @@
 /*
  * crash.h: what the files of the crash test share: a way of saving that is interrupted.
+ *
+ * A way says how a session gets onto the disk (whole, or appended to a journal). Each is run in a child
+ * process that is killed at a random moment; the parent then looks at what lies there.
  */
 #ifndef CRASH_H
 #define CRASH_H

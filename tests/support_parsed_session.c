@@ -1,5 +1,8 @@
 /*
- * support_parsed_session.c: see the header. Sizes of row types are those of docs/kernels.md.
+ * support_parsed_session.c: see the header.
+ *
+ * Every offset and size is that of docs/session-format.md, written down here once more, and sizes of row
+ * types those of docs/kernels.md, so that a slip of the library's is not repeated.
  */
 #include "support_parsed_session.h"
 

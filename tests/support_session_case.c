@@ -1,5 +1,8 @@
 /*
  * support_session_case.c: see the header.
+ *
+ * A picture of the memory is taken before a file is tried and compared after a refusal, so that "nothing has
+ * changed" means everything that a caller can see.
  */
 #include "support_session_case.h"
 

@@ -204,9 +204,13 @@ static cellar_status tell(tale *t, const tale_piece *piece, run_session *s, cons
         for (size_t i = 0; s == NULL && i < g.n_prompt; i++)
             take(t, g.prompt[i]);
         status = generate(e, t->tok, chooser, &g, &t->result, &t->error);
-        const cellar_status saved = s != NULL ? run_session_save(s, chooser, seed, &t->error)
-                                              : CELLAR_OK;
-        status = status == CELLAR_OK ? saved : status;
+        cellar_error saved_error = {.status = CELLAR_OK};
+        const cellar_status saved =
+            s != NULL ? run_session_save(s, &t->result, chooser, seed, &saved_error) : CELLAR_OK;
+        if (status == CELLAR_OK && saved != CELLAR_OK) {
+            status = saved;
+            t->error = saved_error;
+        }
         look_at_logits(t, e);
     }
     free(tokens);

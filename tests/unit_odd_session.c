@@ -93,6 +93,24 @@ static void a_memory_that_is_too_small_is_refused(void **state)
     tale_destroy(t);
 }
 
+/* A prompt that cannot be read leaves the session as it was, not with the prompt in it. */
+static void a_prompt_that_is_too_long_is_refused(void **state)
+{
+    (void)state;
+    const fixture_shape shape = fixture_default();
+    tale *t = tale_create(&shape);
+    tale_piece piece = tale_piece_default(PROMPT);
+    must_tell(t, &piece);
+    char text[260];
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    piece.prompt = text;
+    assert_refused(t, &piece, CELLAR_FULL, "-c ");
+    piece.on_full = GENERATE_FAIL;
+    assert_refused(t, &piece, CELLAR_FULL, "-c ");
+    tale_destroy(t);
+}
+
 static void every_damaged_byte_is_refused_or_harmless(void **state)
 {
     (void)state;
@@ -237,7 +255,8 @@ static bool has_note(tale *t, const char *name, const char *value)
     cellar_note note;
     assert_int_equal(cellar_open_session(tale_path(t, "tale"), NULL, &session, NULL), CELLAR_OK);
     const bool is_there = conversation_find_note(session, name, &note) &&
-                          note.size == strlen(value) && memcmp(note.value, value, note.size) == 0;
+                          note.size == strlen(value) &&
+                          (note.size == 0 || memcmp(note.value, value, note.size) == 0);
     cellar_close_session(session);
     return is_there;
 }
@@ -267,6 +286,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(another_model_is_refused_by_the_fact_that_differs),
         cmocka_unit_test(a_memory_that_is_too_small_is_refused),
+        cmocka_unit_test(a_prompt_that_is_too_long_is_refused),
         cmocka_unit_test(every_damaged_byte_is_refused_or_harmless),
         cmocka_unit_test(what_a_session_says_of_its_text_is_not_believed),
         cmocka_unit_test(tokens_that_are_none_and_other_kinds_of_sessions_are_refused),

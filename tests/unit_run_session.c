@@ -144,6 +144,28 @@ static void a_story_that_was_stopped_is_told_to_its_end(void **state)
     tale_destroy(whole);
 }
 
+/* What is in the file already is not written again: it grows by what was added. */
+static void saving_costs_what_was_added(void **state)
+{
+    (void)state;
+    fixture_shape shape = fixture_default();
+    shape.n_embd = 64;
+    shape.n_heads = shape.n_kv_heads = 4;
+    shape.k_size = shape.v_size = 32;
+    tale *t = tale_create(&shape);
+    tale_piece piece = tale_piece_default(PROMPT);
+    piece.n_limit = 150;
+    must_tell(t, &piece);
+    size_t whole, after;
+    free(tale_read(t, "tale", &whole));
+    piece.prompt = NULL;
+    piece.n_limit = 5;
+    must_tell(t, &piece);
+    free(tale_read(t, "tale", &after));
+    assert_in_range(after, whole + 1, whole + whole / 8);
+    tale_destroy(t);
+}
+
 /* ---- prompts -------------------------------------------------------------------------------- */
 
 static void a_prompt_that_is_there_already_adds_nothing(void **state)
@@ -353,6 +375,7 @@ int main(void)
         cmocka_unit_test(a_story_that_shifts_goes_on_as_if_it_were_never_closed),
         cmocka_unit_test(random_numbers_go_on_unless_a_seed_gives_others),
         cmocka_unit_test(a_story_that_was_stopped_is_told_to_its_end),
+        cmocka_unit_test(saving_costs_what_was_added),
         cmocka_unit_test(a_prompt_that_is_there_already_adds_nothing),
         cmocka_unit_test(a_prompt_that_goes_further_adds_the_rest),
         cmocka_unit_test(another_prompt_is_added_whatever_it_says),

@@ -96,7 +96,7 @@ static void a_file_holds_what_the_memory_holds(void **state)
         story s;
         story_plan(&s, first_seed + i);
         story_open(&s);
-        print_message(i % 20 == 0 ? "seed %llu\n" : "", (unsigned long long)s.seed);
+        print_message("seed %llu\n", (unsigned long long)s.seed);
         for (uint32_t k = 0; k < 200; k++) {
             story_change(&s);
             if (k % 10 != 0) continue;

@@ -25,6 +25,7 @@
 #include "cli/options.h"
 #include "cli/prompt.h"
 #include "cli/run_session.h"
+#include "cli/session_command.h"
 #include "cli/terminal.h"
 #include "cpu_choice.h"
 #include "engine/generate.h"
@@ -208,6 +209,9 @@ static uint64_t random_seed(void)
 
 static cellar_status open_model(const run_options *o, run_parts *parts, cellar_error *error)
 {
+    if (o->model != NULL && session_is_one(o->model)) {
+        return report(error, CELLAR_INVALID, -1, "a session, not a model: give it by --session");
+    }
     cellar_status status;
     if (o->model == NULL) {
         status = gguf_open_memory(builtin_model_begin, builtin_model_size(), &parts->file, error);
@@ -470,11 +474,11 @@ static int report_failure(const char *subject, const cellar_error *error)
 }
 
 /* Save what there is, also of an answer that failed. */
-static int save(const run_options *o, run_parts *parts, int code)
+static int save(const run_options *o, run_parts *parts, const generate_result *result, int code)
 {
     cellar_error error = {.status = CELLAR_OK};
-    if (o->session.path == NULL ||
-        run_session_save(&parts->session, parts->sampler, parts->seed, &error) == CELLAR_OK) {
+    if (o->session.path == NULL || run_session_save(&parts->session, result, parts->sampler,
+                                                    parts->seed, &error) == CELLAR_OK) {
         return code;
     }
     fputs("cellar run: the session could not be saved\n", stderr);
@@ -526,9 +530,9 @@ static int run(const run_options *o, run_parts *parts)
     progress_line_erase(&display.line);
     if (status != CELLAR_OK) {
         end_line(&display);
-        return save(o, parts, report_failure(NULL, &error));
+        return save(o, parts, &result, report_failure(NULL, &error));
     }
-    return save(o, parts, finish(o, parts, &result, &display));
+    return save(o, parts, &result, finish(o, parts, &result, &display));
 }
 
 int command_run(int argc, char **argv)

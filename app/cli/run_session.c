@@ -129,8 +129,8 @@ static void read_generator(run_session *s)
 {
     cellar_note note;
     char text[GENERATOR_TEXT];
-    if (!conversation_find_note(s->file, RUN_SESSION_GENERATOR, &note) ||
-        note.size == 0 || note.size >= sizeof text) {
+    if (!conversation_find_note(s->file, RUN_SESSION_GENERATOR, &note) || note.size == 0 ||
+        note.size >= sizeof text) {
         return;
     }
     memcpy(text, note.value, note.size);

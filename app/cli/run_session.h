@@ -98,9 +98,12 @@ cellar_status run_session_written(run_session *s, cellar_token token, cellar_err
 cellar_status run_session_shifted(run_session *s, cellar_pos keep, cellar_pos discarded,
                                   cellar_error *error);
 
-/* Save what the memory holds now and where the sampler stands. As cellar_save_journal. */
-cellar_status run_session_save(run_session *s, const sampler *chooser, uint64_t seed,
-                               cellar_error *error);
+/*
+ * Save what the memory holds now and where the sampler stands. If nothing was read (the prompt was
+ * too long, say) the file stays as it is. As cellar_save_journal.
+ */
+cellar_status run_session_save(run_session *s, const generate_result *result,
+                               const sampler *chooser, uint64_t seed, cellar_error *error);
 
 void run_session_close(run_session *s);
 

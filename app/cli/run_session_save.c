@@ -133,16 +133,19 @@ static cellar_status save(run_session *s, const saving *its, cellar_error *error
     return status;
 }
 
-cellar_status run_session_save(run_session *s, const sampler *chooser, uint64_t seed,
-                               cellar_error *error)
+cellar_status run_session_save(run_session *s, const generate_result *result,
+                               const sampler *chooser, uint64_t seed, cellar_error *error)
 {
+    if (result->n_read == 0) {
+        return CELLAR_OK; /* and so nothing was written either */
+    }
     cellar_sequence_info info;
     cellar_status status = cellar_get_sequence(engine_memory(s->engine), 0, &info, error);
     if (status == CELLAR_OK) {
         status = conversation_hold(&s->talk, (uint32_t)info.pos_next, error);
     }
-    if (status != CELLAR_OK || info.pos_next == 0) {
-        return status; /* with nothing read there is nothing to save */
+    if (status != CELLAR_OK) {
+        return status;
     }
     saving its = {.n = 0};
     status = gather_notes(s, &its, chooser, seed, error);

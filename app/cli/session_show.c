@@ -67,7 +67,7 @@ static void print_size(const cellar_session_info *info)
     format_size(size, info->bytes);
     format_size(live, info->live_bytes);
     printf("  size          %s (%" PRIu64 " bytes)", size, info->bytes);
-    if (info->live_bytes < info->bytes) printf(", of which %s are needed", live);
+    if (info->is_journal) printf(", of which %s are needed", live);
     printf("\n  saved         %" PRIu64 " time%s%s\n", info->generation,
            info->generation == 1 ? "" : "s", info->is_journal ? ", what was added appended" : "");
 }
