@@ -131,6 +131,10 @@ typedef struct cl_section {
 cellar_status cl_session_get_section(const cellar_session *session, cl_alloc *alloc,
                                      const cl_session_entry *entry, cl_section *out,
                                      cellar_error *error);
+/* The same without allocating: what has no address is read into buffer [length]. */
+cellar_status cl_session_read_section(const cellar_session *session, const cl_session_entry *entry,
+                                      unsigned char *buffer, const unsigned char **out,
+                                      cellar_error *error);
 void cl_session_put_section(cl_alloc *alloc, cl_section *section);
 
 /* CELLS and SEQUENCES of a session whose MODEL is known (session_check.c). */
@@ -139,8 +143,7 @@ cellar_status cl_session_read_lists(cellar_session *session, cellar_error *error
 void cl_session_free_lists(cellar_session *session);
 
 /* Open what lies at `bytes`; the file, if there is one (-1: none), is the session's from then on. */
-cellar_status cl_session_open(const cl_bytes *bytes, int file,
-                              const cellar_allocator *allocator, cellar_session **out,
-                              cellar_error *error);
+cellar_status cl_session_open(const cl_bytes *bytes, int file, const cellar_allocator *allocator,
+                              cellar_session **out, cellar_error *error);
 
 #endif /* CL_SESSION_H */

@@ -28,6 +28,23 @@ const unsigned char *cl_bytes_get(const cl_bytes *bytes, uint64_t offset, size_t
     return bytes->reader.read(bytes->reader.context, offset, buffer, n) ? buffer : NULL;
 }
 
+cellar_status cl_session_read_section(const cellar_session *session, const cl_session_entry *entry,
+                                      unsigned char *buffer, const unsigned char **out,
+                                      cellar_error *error)
+{
+    const size_t n = (size_t)entry->length;
+    *out = cl_bytes_get(&session->bytes, entry->offset, n, buffer);
+    if (!*out)
+        CL_FAIL(error, CELLAR_IO, (int64_t)entry->offset,
+                "%zu bytes at %llu of the session could not be read", n,
+                (unsigned long long)entry->offset);
+    if (session->kernels.crc32c(0, *out, n) != entry->checksum)
+        CL_FAIL_BECAUSE(error, CELLAR_CORRUPT, CELLAR_REASON_NONE, (int64_t)entry->offset,
+                        "the section at %llu is damaged: its checksum differs",
+                        (unsigned long long)entry->offset);
+    return CELLAR_OK;
+}
+
 cellar_status cl_session_get_section(const cellar_session *session, cl_alloc *alloc,
                                      const cl_session_entry *entry, cl_section *out,
                                      cellar_error *error)
@@ -37,16 +54,8 @@ cellar_status cl_session_get_section(const cellar_session *session, cl_alloc *al
         out->held = cl_alloc_get(alloc, CELLAR_BYTES_SCRATCH, out->size);
         if (!out->held) return cl_error_no_memory(error, "a section of a session", out->size);
     }
-    out->bytes = cl_bytes_get(&session->bytes, entry->offset, out->size, out->held);
-    cellar_status status = CELLAR_OK;
-    if (!out->bytes)
-        status = cl_error_set(error, CELLAR_IO, CELLAR_REASON_STORE, (int64_t)entry->offset,
-                              "%zu bytes at %llu of the session could not be read", out->size,
-                              (unsigned long long)entry->offset);
-    else if (session->kernels.crc32c(0, out->bytes, out->size) != entry->checksum)
-        status = cl_error_set(error, CELLAR_CORRUPT, CELLAR_REASON_NONE, (int64_t)entry->offset,
-                              "the section at %llu is damaged: its checksum differs",
-                              (unsigned long long)entry->offset);
+    const cellar_status status = cl_session_read_section(session, entry, out->held, &out->bytes,
+                                                         error);
     if (status != CELLAR_OK) cl_session_put_section(alloc, out);
     return status;
 }
