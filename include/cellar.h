@@ -1267,7 +1267,8 @@ typedef struct cellar_journal cellar_journal;
 
 /*
  * Make a journal for a file, which need not exist and is not looked at yet. It belongs to the memory,
- * and must be closed before that is destroyed. CELLAR_INVALID, CELLAR_NO_MEMORY.
+ * and must be closed before that is destroyed. CELLAR_INVALID, CELLAR_NO_MEMORY;
+ * CELLAR_UNSUPPORTED: external layers.
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_open_journal(cellar_memory *memory,
                                                              const char *path,
