@@ -10,7 +10,7 @@
  *     session_write.c    a whole session, from front to back
  *     session_open.c     header, index, notes, logs: checked; questions about a session
  *     session_check.c    SEQUENCES: read and held against the cells
- *     session_load.c     into a memory: placed, copied, and then held
+ *     session_load.c     into a memory: placed, fetched (session_fetch.c), and then held
  *     session_file.c     plain files: read, replaced, appended to (the only file that knows of them)
  *     session_journal.c  saving what was added
  *

@@ -1,5 +1,5 @@
 /*
- * session_copy.c: the rows of a session into the cells that were found for them.
+ * session_fetch.c: the rows of a session into the cells that were found for them.
  *
  * Section by section: read, its checksum compared, and only then copied, while it is still in the cache.
  * The memory's workers take sections in turns: who copies what changes nothing, for every section lands
