@@ -231,8 +231,8 @@ static void bench_resume(session_bench *b, figures *all)
         }
     for (int i = 0; i < 2; i++) {
         const figure what = {.section = "resume", .name = names[i], .unit = "ns", .cells = RESUMED};
-        bench_add(all, what, ns[i])->gbytes = (double)size_of(b->path) /
-                                              all->item[all->n - 1].median;
+        figure *added = bench_add(all, what, ns[i]);
+        added->gbytes = (double)size_of(b->path) / added->median;
     }
 }
 
@@ -268,7 +268,7 @@ static void print_json(const figures *all, uint32_t n_threads)
                "\"median\": %.0f, \"low\": %.0f, \"high\": %.0f, \"gbytes\": %.3f}",
                i ? "," : "", f->section, f->name, f->cells, f->median, f->low, f->high, f->gbytes);
     }
-    printf("\n]}\n");
+    printf("\n]}");
 }
 
 static void open_bench(session_bench *b, const char *folder)
@@ -322,8 +322,11 @@ int main(int argc, char **argv)
             return fprintf(stderr, "usage: bench_session [--json] [--quick] [--folder DIR]\n"), 2;
     }
     open_bench(&b, folder && *folder ? folder : "/tmp");
+    printf("%s", is_json ? "[" : "");
     run(&b, 1, n_samples, is_json);
+    printf("%s", is_json ? "," : "");
     run(&b, 2, n_samples, is_json);
+    printf("%s", is_json ? "]\n" : "");
     unlink(b.path);
     unlink(b.plain);
     free(b.rows);

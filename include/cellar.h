@@ -1173,8 +1173,7 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_save_session(const cellar_memory
 typedef struct cellar_session cellar_session;
 
 /*
- * Open a session: a file (mapped; who cuts it short meanwhile makes the process fail, as with any
- * mapping), bytes (which must stay until it is closed), or a reader. Header, index, layers, notes,
+ * Open a session: a file (it stays open; what replaces it meanwhile is not noticed), bytes (which must stay until it is closed), or a reader. Header, index, layers, notes,
  * logs and lists are checked and in memory then, rows are not looked at. On success *session is the caller's,
  * for cellar_close_session. allocator NULL: malloc and free. CELLAR_NOT_FOUND, CELLAR_IO;
  * CELLAR_CORRUPT (error->at: offset), CELLAR_UNSUPPORTED: another version; CELLAR_INVALID: not a
@@ -1268,7 +1267,8 @@ typedef struct cellar_journal cellar_journal;
 
 /*
  * Make a journal for a file, which need not exist and is not looked at yet. It belongs to the memory,
- * and must be closed before that is destroyed. CELLAR_INVALID, CELLAR_NO_MEMORY.
+ * and must be closed before that is destroyed. CELLAR_INVALID, CELLAR_NO_MEMORY;
+ * CELLAR_UNSUPPORTED: external layers.
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_open_journal(cellar_memory *memory,
                                                              const char *path,

@@ -10,8 +10,8 @@
  *     session_write.c    a whole session, from front to back
  *     session_open.c     header, index, notes, logs: checked; questions about a session
  *     session_check.c    SEQUENCES: read and held against the cells
- *     session_load.c     into a memory: placed, copied, and then held
- *     session_file.c     plain files: mapped, replaced, appended to (the only file that knows of them)
+ *     session_load.c     into a memory: placed, fetched (session_fetch.c), and then held
+ *     session_file.c     plain files: read, replaced, appended to (the only file that knows of them)
  *     session_journal.c  saving what was added
  *
  * Reading is two things: what is in memory after cl_session_open (everything but rows, checked against
@@ -29,6 +29,7 @@
 typedef struct cl_bytes {
     const unsigned char *address; /* NULL: only through the reader */
     cellar_reader reader;
+    bool is_shared; /* several threads may use the reader at once */
     uint64_t size;
 } cl_bytes;
 
@@ -98,8 +99,7 @@ typedef struct cl_saved_model {
 struct cellar_session {
     cl_alloc alloc;
     cl_bytes bytes;
-    void *mapping; /* of session_file.c; NULL: none */
-    size_t mapping_size;
+    int file; /* of session_file.c; -1: none */
     cl_session_commit commit;
     bool is_journal;
     uint32_t n_entries;
@@ -131,6 +131,10 @@ typedef struct cl_section {
 cellar_status cl_session_get_section(const cellar_session *session, cl_alloc *alloc,
                                      const cl_session_entry *entry, cl_section *out,
                                      cellar_error *error);
+/* The same without allocating: what has no address is read into buffer [length]. */
+cellar_status cl_session_read_section(const cellar_session *session, const cl_session_entry *entry,
+                                      unsigned char *buffer, const unsigned char **out,
+                                      cellar_error *error);
 void cl_session_put_section(cl_alloc *alloc, cl_section *section);
 
 /* CELLS and SEQUENCES of a session whose MODEL is known (session_check.c). */
@@ -138,9 +142,8 @@ cellar_status cl_session_read_cells(cellar_session *session, cellar_error *error
 cellar_status cl_session_read_lists(cellar_session *session, cellar_error *error);
 void cl_session_free_lists(cellar_session *session);
 
-/* Open what lies at `bytes`; the mapping, if there is one, is the session's from then on. */
-cellar_status cl_session_open(const cl_bytes *bytes, void *mapping, size_t mapping_size,
-                              const cellar_allocator *allocator, cellar_session **out,
-                              cellar_error *error);
+/* Open what lies at `bytes`; the file, if there is one (-1: none), is the session's from then on. */
+cellar_status cl_session_open(const cl_bytes *bytes, int file, const cellar_allocator *allocator,
+                              cellar_session **out, cellar_error *error);
 
 #endif /* CL_SESSION_H */

@@ -2,8 +2,8 @@
  * session_disk.c: the calls that name a path: a session is saved to a file, and opened from one.
  *
  * They join what knows of files (session_file.c) with what knows of sessions (session_write.c,
- * session_open.c). Saving leaves the old file as it is whatever fails; opening holds the mapping until
- * the session is closed.
+ * session_open.c). Saving leaves the old file as it is whatever fails; the file is open until the
+ * session is closed.
  */
 #include "session_file.h"
 
@@ -36,11 +36,11 @@ cellar_status cellar_open_session(const char *path, const cellar_allocator *allo
 {
     if (!session) CL_FAIL(error, CELLAR_INVALID, -1, "session is NULL");
     *session = NULL;
-    cl_file_view view;
-    CL_TRY(cl_file_map(path, &view, error));
-    const cl_bytes bytes = {.address = view.bytes, .size = view.size};
-    const cellar_status status = cl_session_open(&bytes, view.mapping, view.size, allocator,
-                                                 session, error);
-    if (status != CELLAR_OK) cl_file_unmap(view.mapping, view.size);
+    cl_file_source source;
+    CL_TRY(cl_file_open(path, &source, error));
+    const cl_bytes bytes = {
+        .reader = cl_file_reader(&source), .is_shared = true, .size = source.size};
+    const cellar_status status = cl_session_open(&bytes, source.file, allocator, session, error);
+    if (status != CELLAR_OK) cl_file_close(source.file);
     return status;
 }

@@ -1,5 +1,5 @@
 /*
- * session_file.c: plain files: mapped, replaced as a whole, appended to.
+ * session_file.c: plain files: read, replaced as a whole, appended to.
  *
  * Temporary files have a few fixed names in the folder of their file ("slots": a hash of its name,
  * and a number). Who writes one holds a lock on it (flock), which ends with the process, so a slot
@@ -18,7 +18,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -33,52 +32,59 @@ enum {
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static cellar_status map_file(int file, const struct stat *info, const char *path,
-                              cl_file_view *out, cellar_error *error)
-{
-    static const unsigned char nothing[1];
-    *out = (cl_file_view){
-        .bytes = nothing, .device = (uint64_t)info->st_dev, .inode = (uint64_t)info->st_ino};
-    if (info->st_size == 0) return CELLAR_OK; /* nothing can be mapped */
-    const uint64_t size = (uint64_t)info->st_size;
-    if (size > SIZE_MAX) return cl_files_fail(error, CELLAR_NO_MEMORY, "map the file", path, EFBIG);
-    void *mapping = mmap(NULL, (size_t)size, PROT_READ, MAP_SHARED, file, 0);
-    if (mapping == MAP_FAILED)
-        return cl_files_fail(error, cl_files_status(errno), "map the file", path, errno);
-    out->bytes = out->mapping = mapping;
-    out->size = (size_t)size;
-    return CELLAR_OK;
-}
-
-cellar_status cl_file_map(const char *path, cl_file_view *out, cellar_error *error)
+cellar_status cl_file_open(const char *path, cl_file_source *out, cellar_error *error)
 {
     cl_place at;
-    CL_TRY(cl_files_place(path, CELLAR_NOT_FOUND, &at, error));
-    int file;
     struct stat info;
+    int file;
+    CL_TRY(cl_files_place(path, CELLAR_NOT_FOUND, &at, error));
     cellar_status status = cl_files_open(&at, O_RDONLY, &file, &info, error);
     if (status == CELLAR_OK && file < 0)
         status = cl_files_fail(error, CELLAR_NOT_FOUND, "open the file", path, ENOENT);
-    if (status == CELLAR_OK) {
-        status = map_file(file, &info, path, out, error);
-        close(file);
-    }
+    if (status == CELLAR_OK)
+        *out = (cl_file_source){.file = file,
+                                .size = (uint64_t)info.st_size,
+                                .device = (uint64_t)info.st_dev,
+                                .inode = (uint64_t)info.st_ino};
     close(at.folder);
     return status;
 }
 
-void cl_file_unmap(void *mapping, size_t size)
+void cl_file_close(int file)
 {
-    if (mapping) munmap(mapping, size);
+    if (file >= 0) close(file);
 }
 
-void cl_file_identify(const cl_file_view *view, const cl_session_commit *commit,
+/* The context is the descriptor itself, so nothing has to stay where it is. */
+static bool read_source(void *context, uint64_t offset, void *to, size_t size)
+{
+    return cl_files_read((int)(intptr_t)context, offset, to, size);
+}
+
+cellar_reader cl_file_reader(const cl_file_source *source)
+{
+    return (cellar_reader){
+        .read = read_source, .size = source->size, .context = (void *)(intptr_t)source->file};
+}
+
+/* The last bytes of an index are its checksum. */
+static bool read_index_checksum(int file, const cl_session_commit *commit, uint32_t *out)
+{
+    unsigned char bytes[4];
+    if (commit->length < CL_SESSION_HEADER + sizeof bytes ||
+        !cl_files_read(file, commit->length - sizeof bytes, bytes, sizeof bytes))
+        return false;
+    *out = cl_get_u32(bytes);
+    return true;
+}
+
+void cl_file_identify(const cl_file_source *source, const cl_session_commit *commit,
                       cl_file_identity *out)
 {
-    *out = (cl_file_identity){.device = view->device, .inode = view->inode, .commit = *commit};
-    if (commit->length > view->size || commit->length < CL_SESSION_HEADER + 4) return;
-    memcpy(out->header, view->bytes, sizeof out->header);
-    out->index_checksum = cl_get_u32(view->bytes + commit->length - 4);
+    *out = (cl_file_identity){.device = source->device, .inode = source->inode, .commit = *commit};
+    if (!cl_files_read(source->file, 0, out->header, sizeof out->header) ||
+        !read_index_checksum(source->file, commit, &out->index_checksum))
+        return;
     /* Somebody may have appended since the record was read: then this is another state. */
     const uint64_t a = cl_get_u64(out->header + CL_SESSION_COMMIT_A);
     const uint64_t b = cl_get_u64(out->header + CL_SESSION_COMMIT_B);
@@ -136,17 +142,6 @@ static cellar_status make_temporary(const cl_place *at, char *name, int *out, ce
 }
 
 /* ---- replacing ------------------------------------------------------------------------------- */
-
-/* The last bytes of an index are its checksum. */
-static bool read_index_checksum(int file, const cl_session_commit *commit, uint32_t *out)
-{
-    unsigned char bytes[4];
-    if (commit->length < CL_SESSION_HEADER + sizeof bytes ||
-        !cl_files_read(file, commit->length - sizeof bytes, bytes, sizeof bytes))
-        return false;
-    *out = cl_get_u32(bytes);
-    return true;
-}
 
 /* What was just written, whole. */
 static bool identify_new(int file, cl_file_identity *out)

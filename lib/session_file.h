@@ -1,5 +1,5 @@
 /*
- * session_file.h: plain files: mapped, replaced as a whole, appended to.
+ * session_file.h: plain files: read, replaced as a whole, appended to.
  *
  * The only place in the library that knows of files. A path names a plain file in a folder: the
  * folder is opened, and everything else happens relative to it and follows no link, so nobody can
@@ -11,6 +11,10 @@
  *
  * Appending keeps to docs/session-format.md: what is there stays untouched until what is new is on
  * the disk and a commit record says so.
+ *
+ * Reading is by calls and not by a mapping: who cuts a file short meanwhile makes a read fail, not the
+ * process; and setting up the pages of a mapping, each used once, takes longer than copying them (three
+ * times as long for the whole load on the virtual machine where it was measured).
  *
  * Failures are CELLAR_IO with the step, the reason of the system and the path, but for those named
  * below.
@@ -36,25 +40,22 @@ typedef struct cl_file_identity {
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* The bytes of a file. */
-typedef struct cl_file_view {
-    const unsigned char *bytes; /* never NULL */
-    size_t size;
-    void *mapping; /* for cl_file_unmap; NULL if the file is empty */
-    uint64_t device, inode;
-} cl_file_view;
+/* A file that is open for reading. */
+typedef struct cl_file_source {
+    int file;
+    uint64_t size, device, inode;
+} cl_file_source;
 
-/*
- * Map a file. CELLAR_NOT_FOUND; CELLAR_INVALID: no plain file, or no name that a file can have;
- * CELLAR_NO_MEMORY: no room to map it.
- */
-cellar_status cl_file_map(const char *path, cl_file_view *out, cellar_error *error);
+/* CELLAR_NOT_FOUND; CELLAR_INVALID: no plain file, or no name that a file can have. */
+cellar_status cl_file_open(const char *path, cl_file_source *out, cellar_error *error);
 
-/* mapping NULL is allowed. */
-void cl_file_unmap(void *mapping, size_t size);
+void cl_file_close(int file); /* of a source; < 0 is allowed */
 
-/* What a view is, whose commit record that counts is `commit`, read and checked. */
-void cl_file_identify(const cl_file_view *view, const cl_session_commit *commit,
+/* Reads it while it is open; several threads may do so at once. */
+cellar_reader cl_file_reader(const cl_file_source *source);
+
+/* What a source is, whose commit record that counts is `commit`, read and checked. */
+void cl_file_identify(const cl_file_source *source, const cl_session_commit *commit,
                       cl_file_identity *out);
 
 /* ---- replacing ------------------------------------------------------------------------------- */

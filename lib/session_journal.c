@@ -374,8 +374,8 @@ static void note_landing(void *context, uint32_t group, const cl_span *spans, ui
  * Load, and remember what the file has of it. For want of memory, or when rows were converted, the journal
  * knows nothing of the file then, and saves it whole the next time.
  */
-static cellar_status load(loading *l, const cl_file_view *view, const cellar_load_options *options,
-                          cellar_error *error)
+static cellar_status load(loading *l, const cl_file_source *source,
+                          const cellar_load_options *options, cellar_error *error)
 {
     cellar_journal *journal = l->journal;
     cellar_memory *memory = journal->memory;
@@ -391,7 +391,7 @@ static cellar_status load(loading *l, const cl_file_view *view, const cellar_loa
         forget_old(l, g);
     cl_file_content_free(&journal->content, &journal->alloc);
     journal->content = content;
-    cl_file_identify(view, &l->session->commit, &journal->identity);
+    cl_file_identify(source, &l->session->commit, &journal->identity);
     return CELLAR_OK;
 }
 
@@ -400,18 +400,18 @@ cellar_status cellar_load_journal(cellar_journal *journal, const cellar_load_opt
 {
     if (!journal) CL_FAIL(error, CELLAR_INVALID, -1, "journal is NULL");
     CL_TRY(cl_memory_check_moves(journal->memory, error));
-    cl_file_view view;
+    cl_file_source source;
     cellar_session *session;
-    CL_TRY(cl_file_map(journal->path, &view, error));
-    cl_bytes bytes = {.address = view.bytes, .size = view.size};
-    cellar_status status = cl_session_open(&bytes, view.mapping, view.size,
-                                           &journal->memory->alloc.user, &session, error);
+    CL_TRY(cl_file_open(journal->path, &source, error));
+    cl_bytes bytes = {.reader = cl_file_reader(&source), .is_shared = true, .size = source.size};
+    cellar_status status = cl_session_open(&bytes, source.file, &journal->memory->alloc.user,
+                                           &session, error);
     if (status != CELLAR_OK) {
-        cl_file_unmap(view.mapping, view.size);
+        cl_file_close(source.file);
         return status;
     }
     loading l = {.journal = journal, .session = session};
-    status = load(&l, &view, options, error);
+    status = load(&l, &source, options, error);
     cellar_close_session(session);
     return status;
 }

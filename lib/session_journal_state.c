@@ -282,14 +282,19 @@ bool cl_file_content_reserve(cl_file_content *content, uint32_t n_entries, cl_al
 }
 
 /* Is MODEL of the file what the memory would write? */
-static bool has_same_model(const cl_file_content *content, const cellar_session *session)
+static bool has_same_model(const cl_file_content *content, const cellar_session *session,
+                           cl_alloc *alloc)
 {
     for (uint32_t i = 0; i < session->n_entries; i++) {
         const cl_session_entry *entry = &session->entries[i];
         if (entry->kind != CL_SESSION_MODEL) continue;
-        return entry->length == content->model.size && session->bytes.address &&
-               memcmp(session->bytes.address + entry->offset, content->model.bytes,
-                      content->model.size) == 0;
+        cl_section section;
+        if (entry->length != content->model.size ||
+            cl_session_get_section(session, alloc, entry, &section, NULL) != CELLAR_OK)
+            return false;
+        const bool is_same = memcmp(section.bytes, content->model.bytes, section.size) == 0;
+        cl_session_put_section(alloc, &section);
+        return is_same;
     }
     return false;
 }
@@ -301,7 +306,7 @@ bool cl_file_content_read(cl_file_content *content, const cellar_memory *memory,
     memset(content, 0, sizeof *content);
     bool ok = encode(&content->model, &memory->kernels, memory, session->model.facts,
                      session->model.n_facts, alloc) &&
-              has_same_model(content, session) &&
+              has_same_model(content, session, alloc) &&
               encode(&content->notes, &memory->kernels, NULL, session->notes, session->n_notes,
                      alloc) &&
               read_logs(content, session, options, alloc) &&

@@ -15,7 +15,6 @@
 #include "checked.h"
 #include "error.h"
 #include "session_model.h"
-#include "session_rows.h"
 
 /* ---- options --------------------------------------------------------------------------------- */
 
@@ -209,101 +208,6 @@ static void free_load(cl_load *load)
     put(load, load->arrivals, load->n_arrivals, sizeof *load->arrivals);
 }
 
-/* ---- rows ------------------------------------------------------------------------------------ */
-
-static bool is_wanted(const cl_landing *landing, const cl_saved_cells *cells)
-{
-    uint32_t low = 0, high = landing->n;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (landing->spans[middle].file + landing->spans[middle].len <= cells->first)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < landing->n && landing->spans[low].file < cells->first + cells->count;
-}
-
-/* What cells [at, at + n) of a section stand for goes to where they land. */
-static void label(const cl_landing *landing, const cl_saved_cells *from, uint32_t at,
-                  const cl_stretch *stretches, uint32_t n)
-{
-    cl_cells *cells = &landing->group->sequences.cells;
-    for (uint32_t s = 0; s < n; at += stretches[s++].len)
-        for (uint32_t i = 0; i < stretches[s].len && stretches[s].cell != CL_NO_CELL; i++) {
-            uint32_t cell = stretches[s].cell + i;
-            cells->stored_pos[cell] = from->stored_pos[at + i];
-            cells->token[cell] = from->token[at + i];
-            if (cells->points)
-                cells->points[cell] = from->points ? from->points[at + i] : (cl_point){0, 0};
-        }
-}
-
-static cellar_status copy_section(const cl_row_reader *reader, const cl_landing *landing,
-                                  const cl_saved_cells *cells, const unsigned char *bytes,
-                                  uint32_t *at, cellar_error *error)
-{
-    const uint32_t tile = cl_rows_tile(landing->group->kind);
-    cl_stretch stretches[2 * CL_SESSION_TILE + 1];
-    for (uint32_t i = 0; i < cells->count; i += tile) {
-        uint32_t n = cells->count - i < tile ? cells->count - i : tile;
-        uint32_t n_stretches = cl_landing_find(landing, cells->first + i, n, at, stretches);
-        if (!cl_rows_get(reader, bytes + i * reader->cell_bytes, stretches, n_stretches))
-            CL_FAIL(error, CELLAR_IO, cells->first + i,
-                    "a store of group %u did not take the rows of a session",
-                    landing->group->index);
-        label(landing, cells, i, stretches, n_stretches);
-    }
-    return CELLAR_OK;
-}
-
-/* Check the sections of a group that something is wanted of, and copy them if `reader` is not NULL. */
-static cellar_status walk_sections(const cl_load *load, uint32_t g, const cl_row_reader *reader,
-                                   uint32_t *at, cellar_error *error)
-{
-    const cl_saved_group *group = &load->session->model.groups[g];
-    for (uint32_t i = 0; i < group->n_sections; i++) {
-        const cl_saved_cells *cells = &group->sections[i];
-        bool is_any = false;
-        for (uint32_t p = 0; p < load->n_parts && !is_any; p++)
-            is_any = is_wanted(&load->landings[g * load->n_parts + p], cells);
-        if (!is_any) continue;
-        cl_section section;
-        CL_TRY(cl_session_get_section(load->session, load->alloc, &cells->rows, &section, error));
-        cellar_status status = CELLAR_OK;
-        for (uint32_t p = 0; reader && p < load->n_parts && status == CELLAR_OK; p++) {
-            const cl_landing *landing = &load->landings[g * load->n_parts + p];
-            if (landing->is_taken)
-                status = copy_section(reader, landing, cells, section.bytes, &at[p], error);
-        }
-        cl_session_put_section(load->alloc, &section);
-        CL_TRY(status);
-    }
-    return CELLAR_OK;
-}
-
-static cellar_status copy_group(cl_load *load, uint32_t g, cellar_error *error)
-{
-    cl_row_reader reader;
-    void *at;
-    CL_TRY(cl_row_reader_open(&reader, &load->session->model, load->memory, g, load->alloc, error));
-    cellar_status status = take(load, &at, load->n_parts, sizeof(uint32_t), error);
-    if (status == CELLAR_OK) status = walk_sections(load, g, &reader, at, error);
-    put(load, at, load->n_parts, sizeof(uint32_t));
-    cl_row_reader_close(&reader, load->alloc);
-    return status;
-}
-
-static cellar_status copy_rows(cl_load *load, cellar_error *error)
-{
-    for (uint32_t g = 0; g < load->n_groups && load->has_reclaimed; g++)
-        CL_TRY(walk_sections(load, g, NULL, NULL, error));
-    load->is_copying = true;
-    for (uint32_t g = 0; g < load->n_groups; g++)
-        CL_TRY(copy_group(load, g, error));
-    return CELLAR_OK;
-}
-
 /* ---- all of it ------------------------------------------------------------------------------- */
 
 static cellar_status run(cl_load *load, const cellar_load_options *options, cellar_error *error)
@@ -312,7 +216,7 @@ static cellar_status run(cl_load *load, const cellar_load_options *options, cell
     CL_TRY(take_landings(load, error));
     cellar_status status = cl_load_make_room(load, error);
     if (status == CELLAR_OK) status = cl_load_prepare(load, error);
-    if (status == CELLAR_OK) status = copy_rows(load, error);
+    if (status == CELLAR_OK) status = cl_load_copy_rows(load, error);
     if (status == CELLAR_OK) {
         cl_load_commit(load);
     } else {

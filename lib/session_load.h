@@ -7,6 +7,7 @@
  *
  *     session_load.c       options, the order of work, rows
  *     session_room.c       what is wanted of the lists, and room for it
+ *     session_fetch.c       rows, checked and copied
  *     session_commit.c     the new lists, prepared and then put in place
  */
 #ifndef CL_SESSION_LOAD_H
@@ -68,6 +69,9 @@ cl_wanted_part cl_load_wanted(const cl_load *load, const cl_arrival *arrival, ui
  */
 cellar_status cl_load_make_room(cl_load *load, cellar_error *error);
 void cl_load_give_back(cl_load *load);
+
+/* Check and copy all rows that are wanted (session_fetch.c). CELLAR_CORRUPT, CELLAR_IO, CELLAR_NO_MEMORY. */
+cellar_status cl_load_copy_rows(cl_load *load, cellar_error *error);
 
 /* Reserve and prepare (session_commit.c); put in place, which cannot fail. */
 cellar_status cl_load_prepare(cl_load *load, cellar_error *error);

@@ -22,8 +22,27 @@
 const unsigned char *cl_bytes_get(const cl_bytes *bytes, uint64_t offset, size_t n,
                                   unsigned char *buffer)
 {
+    static const unsigned char nothing;
+    if (n == 0) return &nothing; /* no reader is asked for that */
     if (bytes->address) return bytes->address + offset;
     return bytes->reader.read(bytes->reader.context, offset, buffer, n) ? buffer : NULL;
+}
+
+cellar_status cl_session_read_section(const cellar_session *session, const cl_session_entry *entry,
+                                      unsigned char *buffer, const unsigned char **out,
+                                      cellar_error *error)
+{
+    const size_t n = (size_t)entry->length;
+    *out = cl_bytes_get(&session->bytes, entry->offset, n, buffer);
+    if (!*out)
+        CL_FAIL(error, CELLAR_IO, (int64_t)entry->offset,
+                "%zu bytes at %llu of the session could not be read", n,
+                (unsigned long long)entry->offset);
+    if (session->kernels.crc32c(0, *out, n) != entry->checksum)
+        CL_FAIL_BECAUSE(error, CELLAR_CORRUPT, CELLAR_REASON_NONE, (int64_t)entry->offset,
+                        "the section at %llu is damaged: its checksum differs",
+                        (unsigned long long)entry->offset);
+    return CELLAR_OK;
 }
 
 cellar_status cl_session_get_section(const cellar_session *session, cl_alloc *alloc,
@@ -35,16 +54,8 @@ cellar_status cl_session_get_section(const cellar_session *session, cl_alloc *al
         out->held = cl_alloc_get(alloc, CELLAR_BYTES_SCRATCH, out->size);
         if (!out->held) return cl_error_no_memory(error, "a section of a session", out->size);
     }
-    out->bytes = cl_bytes_get(&session->bytes, entry->offset, out->size, out->held);
-    cellar_status status = CELLAR_OK;
-    if (!out->bytes)
-        status = cl_error_set(error, CELLAR_IO, CELLAR_REASON_STORE, (int64_t)entry->offset,
-                              "%zu bytes at %llu of the session could not be read", out->size,
-                              (unsigned long long)entry->offset);
-    else if (session->kernels.crc32c(0, out->bytes, out->size) != entry->checksum)
-        status = cl_error_set(error, CELLAR_CORRUPT, CELLAR_REASON_NONE, (int64_t)entry->offset,
-                              "the section at %llu is damaged: its checksum differs",
-                              (unsigned long long)entry->offset);
+    const cellar_status status = cl_session_read_section(session, entry, out->held, &out->bytes,
+                                                         error);
     if (status != CELLAR_OK) cl_session_put_section(alloc, out);
     return status;
 }
@@ -317,7 +328,7 @@ void cellar_close_session(cellar_session *session)
     cl_model_free(&session->model, &session->alloc);
     cl_alloc_put(&session->alloc, CELLAR_BYTES_SCRATCH, session->entries,
                  session->n_entries * sizeof *session->entries);
-    cl_file_unmap(session->mapping, session->mapping_size);
+    cl_file_close(session->file);
     cl_alloc alloc = session->alloc;
     cl_alloc_put(&alloc, CELLAR_BYTES_OBJECT, session, sizeof *session);
 }
@@ -338,9 +349,8 @@ static cellar_status read_everything(cellar_session *session, cellar_error *erro
     return read_logs(session, error);
 }
 
-cellar_status cl_session_open(const cl_bytes *bytes, void *mapping, size_t mapping_size,
-                              const cellar_allocator *allocator, cellar_session **out,
-                              cellar_error *error)
+cellar_status cl_session_open(const cl_bytes *bytes, int file, const cellar_allocator *allocator,
+                              cellar_session **out, cellar_error *error)
 {
     cl_alloc alloc;
     cellar_allocator none = {0};
@@ -348,16 +358,16 @@ cellar_status cl_session_open(const cl_bytes *bytes, void *mapping, size_t mappi
     cellar_session *session = cl_alloc_get(&alloc, CELLAR_BYTES_OBJECT, sizeof *session);
     if (!session) return cl_error_no_memory(error, "a session", sizeof *session);
     memset(session, 0, sizeof *session);
+    session->file = -1;
     session->alloc = alloc; /* counts what it gave for the session itself */
     session->bytes = *bytes;
     cl_kernels_fill(&session->kernels, CELLAR_CPU_ALL);
     cellar_status status = read_everything(session, error);
     if (status != CELLAR_OK) {
-        cellar_close_session(session); /* has no mapping yet: that stays the caller's */
+        cellar_close_session(session); /* has no file yet: that stays the caller's */
         return status;
     }
-    session->mapping = mapping;
-    session->mapping_size = mapping_size;
+    session->file = file;
     *out = session;
     return CELLAR_OK;
 }
@@ -371,7 +381,7 @@ cellar_status cellar_open_session_bytes(const void *bytes, size_t size,
     *session = NULL;
     if (!bytes && size > 0) CL_FAIL(error, CELLAR_INVALID, -1, "bytes is NULL");
     cl_bytes all = {.address = bytes ? bytes : &nothing, .size = size};
-    return cl_session_open(&all, NULL, 0, allocator, session, error);
+    return cl_session_open(&all, -1, allocator, session, error);
 }
 
 cellar_status cellar_open_session_reader(const cellar_reader *reader,
@@ -382,5 +392,5 @@ cellar_status cellar_open_session_reader(const cellar_reader *reader,
     *session = NULL;
     if (!reader || !reader->read) CL_FAIL(error, CELLAR_INVALID, -1, "the reader is NULL");
     cl_bytes all = {.reader = *reader, .size = reader->size};
-    return cl_session_open(&all, NULL, 0, allocator, session, error);
+    return cl_session_open(&all, -1, allocator, session, error);
 }

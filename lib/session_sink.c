@@ -1,12 +1,12 @@
 /*
  * session_sink.c: a buffer, a checksum and a writer.
  *
- * Bytes in the buffer are summed when they leave it or when the sum is asked for, many at once; large
- * pieces are summed right before the writer gets them, while they are in the cache.
+ * Bytes in the buffer are summed when they leave it or when the sum is asked for, many at once. It is
+ * handed over when the file has reached a multiple of its size: a file system takes pieces that begin and
+ * end with its pages, and are large, for half of the time that it needs for others. Copying costs less than
+ * that: what is copied has to come into the cache for its checksum anyway.
  */
 #include "session_sink.h"
-
-#define LARGE (CL_SINK_BYTES / 4) /* pieces from here on are not copied into the buffer */
 
 bool cl_sink_open(cl_sink *sink, const cellar_writer *writer, const cl_kernels *kernels,
                   uint64_t at, cl_alloc *alloc)
@@ -46,22 +46,42 @@ bool cl_sink_flush(cl_sink *sink)
     return !sink->has_failed;
 }
 
+/* Whole buffers' worth that begins where a buffer may be empty: from where it lies. */
+static size_t put_directly(cl_sink *sink, const unsigned char *bytes, size_t n)
+{
+    if (sink->used > 0 || sink->at % CL_SINK_BYTES != 0 || n < CL_SINK_BYTES) return 0;
+    n -= n % CL_SINK_BYTES;
+    sink->checksum = sink->kernels->crc32c(sink->checksum, bytes, n);
+    write_out(sink, bytes, n);
+    sink->at += n;
+    return n;
+}
+
+/* As much as fits before the buffer is full, or the file at a multiple of its size. */
+static size_t put_gathered(cl_sink *sink, const unsigned char *bytes, size_t n)
+{
+    size_t room = CL_SINK_BYTES - (size_t)(sink->at % CL_SINK_BYTES);
+    if (room > CL_SINK_BYTES - sink->used) room = CL_SINK_BYTES - sink->used;
+    if (n > room) n = room;
+    memcpy(sink->buffer + sink->used, bytes, n);
+    cl_sink_filled(sink, n);
+    if (n == room) (void)cl_sink_flush(sink);
+    return n;
+}
+
 void cl_sink_put(cl_sink *sink, const void *bytes, size_t n)
 {
-    if (n == 0) return;
+    const unsigned char *from = bytes;
     if (!sink->writer) {
         sink->at += n;
         return;
     }
-    if (n >= LARGE) {
-        (void)cl_sink_flush(sink);
-        sink->checksum = sink->kernels->crc32c(sink->checksum, bytes, n);
-        write_out(sink, bytes, n);
-        sink->at += n;
-        return;
+    while (n > 0) {
+        size_t done = put_directly(sink, from, n);
+        if (done == 0) done = put_gathered(sink, from, n);
+        from += done;
+        n -= done;
     }
-    memcpy(cl_sink_room(sink, n), bytes, n);
-    cl_sink_filled(sink, n);
 }
 
 unsigned char *cl_sink_room(cl_sink *sink, size_t n)

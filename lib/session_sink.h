@@ -1,7 +1,7 @@
 /*
  * session_sink.h: where the bytes of a session go while it is written.
  *
- * Small pieces are gathered in a buffer, large ones go straight from where they lie to the writer. The
+ * Pieces are gathered in a buffer, so that the writer gets large ones at round places of the file. The
  * checksum of the section that is being written is kept on the way. A sink without a writer only
  * counts, so that what measures a session and what writes it are the same lines. Once the writer has
  * failed nothing more is written; whoever writes looks at has_failed at the end of a section.
@@ -14,7 +14,7 @@
 
 #include "alloc.h"
 
-#define CL_SINK_BYTES 65536u /* of the buffer */
+#define CL_SINK_BYTES 262144u /* of the buffer; a multiple of any page */
 
 typedef struct cl_sink {
     const cellar_writer *writer; /* NULL: only counted */

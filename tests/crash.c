@@ -129,7 +129,7 @@ static void try_kind(const crash_kind *kind, uint32_t n_moments, uint64_t *rando
 
 int main(int argc, char **argv)
 {
-    unsigned long moments = 40, seed = (unsigned long)time(NULL);
+    unsigned long moments = 24, seed = (unsigned long)time(NULL);
     for (int i = 1; i < argc; i++) {
         if (i + 1 < argc && strcmp(argv[i], "--moments") == 0)
             moments = strtoul(argv[++i], NULL, 10);

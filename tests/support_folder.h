@@ -26,6 +26,8 @@ void folder_remove(const char *name, void *context);
 void folder_expect_names(unsigned n);
 
 void folder_make_file(const char *name, const void *bytes, size_t size);
+/* Through cl_file_open; for free(). */
+unsigned char *folder_read(const char *name, size_t *size);
 void folder_expect_bytes(const char *name, const void *bytes, size_t size);
 void folder_expect_text(const char *name, const char *text);
 

@@ -1,8 +1,8 @@
 /*
  * support_journal.c: see the header.
  *
- * Files are written to a folder of the test's own and read back with the public calls only, so what is compared
- * is what another process would find there.
+ * The file is read whole each time and parsed by the second reader, so that nothing of what the library
+ * believes of it is believed here.
  */
 #include "support_journal.h"
 

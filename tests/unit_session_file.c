@@ -115,11 +115,11 @@ static cellar_status no_addition(void *context, const cellar_writer *writer,
 /* Reading, replacing and appending all refuse it, and leave it as it is. */
 static void expect_refused(const char *path, const char *text)
 {
-    cl_file_view view;
+    cl_file_source source;
     cellar_error error = {.message = ""};
     cl_file_identity identity = {.is_known = true};
     const folder_content c = folder_text("new");
-    folder_expect_failure(&error, cl_file_map(path, &view, &error), CELLAR_INVALID, text);
+    folder_expect_failure(&error, cl_file_open(path, &source, &error), CELLAR_INVALID, text);
     folder_expect_failure(&error, folder_replace(path, &c, &error), CELLAR_INVALID, text);
     folder_expect_failure(
         &error, cl_file_append(path, &no_kernels, no_addition, NULL, &identity, NULL, &error),
@@ -169,13 +169,14 @@ static void long_paths_are_shown_by_their_end(void **state)
 {
     (void)state;
     char name[241];
-    cl_file_view view;
+    cl_file_source source;
     cellar_error error;
     for (size_t i = 0; i < 240; i++) /* of two bytes each: none may be cut in half */
         name[i] = (char)(i % 2 ? 0xa4 : 0xc3);
     name[240] = '\0';
     for (size_t i = 0; i < 2; i++) {
-        assert_int_equal(cl_file_map(folder_path(name + 2 * i), &view, &error), CELLAR_NOT_FOUND);
+        assert_int_equal(cl_file_open(folder_path(name + 2 * i), &source, &error),
+                         CELLAR_NOT_FOUND);
         const char *dots = strstr(error.message, "(...");
         assert_non_null(dots);
         assert_int_equal((unsigned char)dots[4], 0xc3);
@@ -188,14 +189,14 @@ static void long_paths_are_shown_by_their_end(void **state)
 static void what_is_missing_is_not_found(void **state)
 {
     (void)state;
-    cl_file_view view;
+    cl_file_source source;
     cellar_error error;
     cl_file_identity identity = {.is_known = true};
     const folder_content c = folder_text("new");
-    folder_expect_failure(&error, cl_file_map(folder_path("a"), &view, &error), CELLAR_NOT_FOUND,
+    folder_expect_failure(&error, cl_file_open(folder_path("a"), &source, &error), CELLAR_NOT_FOUND,
                           "cannot open the file: No such file or directory");
-    folder_expect_failure(&error, cl_file_map(folder_path("no/a"), &view, &error), CELLAR_NOT_FOUND,
-                          "cannot open the folder: No such file or directory");
+    folder_expect_failure(&error, cl_file_open(folder_path("no/a"), &source, &error),
+                          CELLAR_NOT_FOUND, "cannot open the folder: No such file or directory");
     folder_expect_failure(&error, folder_replace(folder_path("no/a"), &c, &error), CELLAR_IO,
                           "cannot open the folder: No such file or directory");
     for (size_t i = 0; i < 2; i++)
@@ -209,12 +210,11 @@ static void what_is_missing_is_not_found(void **state)
 static void an_empty_file_has_no_bytes(void **state)
 {
     (void)state;
-    cl_file_view view;
+    cl_file_source source;
     folder_make_file("a", "", 0);
-    assert_int_equal(cl_file_map(folder_path("a"), &view, NULL), CELLAR_OK);
-    assert_non_null(view.bytes);
-    assert_int_equal(view.size, 0);
-    cl_file_unmap(view.mapping, view.size);
+    assert_int_equal(cl_file_open(folder_path("a"), &source, NULL), CELLAR_OK);
+    assert_int_equal(source.size, 0);
+    cl_file_close(source.file);
 }
 
 /* ---- failures while saving ------------------------------------------------------------------- */

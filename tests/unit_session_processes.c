@@ -48,9 +48,9 @@ static int save_without_rights(void)
 
 static int read_without_rights(void)
 {
-    cl_file_view view;
+    cl_file_source source;
     cellar_error error = {.message = ""};
-    return cl_file_map(folder_path("a"), &view, &error) == CELLAR_IO &&
+    return cl_file_open(folder_path("a"), &source, &error) == CELLAR_IO &&
                    strstr(error.message, "cannot open the file: Permission denied")
                ? 0
                : 1;
