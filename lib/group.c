@@ -102,8 +102,8 @@ cellar_pos cl_group_rewind_min(const cl_group *group, cellar_seq seq)
         if (runs->n == 0) return 0;
         /* Of the states in a row that end at the present one, the first. */
         uint32_t r = runs->n - 1;
-        while (r > 0 && cl_run_last(&runs->items[r - 1]) + 1 == runs->items[r].pos)
-            r--;
+        while (r > 0 && cl_run_last(&runs->items[r - 1]) + 1LL >= runs->items[r].pos)
+            r--; /* also if they share a position: those of an image are several there */
         return runs->items[r].pos > 0 ? runs->items[r].pos + 1 : 0;
     }
     int64_t min = cl_window_rewind_min(&group->window, lost_by(group, seq));
@@ -282,8 +282,9 @@ static cellar_status reserve_far(cl_group *group, uint32_t slot, uint64_t n, uin
     CL_TRY(cl_sequences_reserve(&group->sequences, slot, n_runs + n + 3, error));
     if (!group->is_external) return CELLAR_OK;
     void *moves = group->moves->items;
+    group->moves->n_promised += n_runs + n;
     ok = cl_alloc_reserve(alloc, CELLAR_BYTES_STEP, &moves, &group->moves->capacity,
-                          group->moves->n + n_runs + n, sizeof(cellar_move));
+                          group->moves->n + group->moves->n_promised, sizeof(cellar_move));
     group->moves->items = moves;
     return ok ? CELLAR_OK : cl_error_no_memory(error, "row moves", (size_t)n * sizeof(cellar_move));
 }

@@ -62,6 +62,7 @@ struct cl_checkpoints;
 typedef struct cl_moves {
     cellar_move *items;
     uint32_t n, capacity;
+    uint64_t n_promised; /* a copy: room that the groups prepared so far may use */
 } cl_moves;
 
 /* What one group of a configuration comes to. */

@@ -159,6 +159,8 @@ static void cut_sequence(cl_group *group, uint32_t slot, cl_run run, uint32_t n,
     cl_sequence *sequence = &group->sequences.table.items[slot];
     int64_t end = run.step ? run.pos + (int64_t)n : run.pos + 1LL;
     uint32_t first = cl_runs_cut(&sequence->runs, run.pos);
+    /* A sink that stays behind alone can belong to those before it that share its position. */
+    if (first > 0 && cl_runs_join(&sequence->runs, first - 1)) first--;
     cl_run_set_len(&run, n);
     if (n == 1) run.step = 1;
     if (*last != NO_VICTIM && continues(&group->victims[*last], &run)) {

@@ -26,10 +26,12 @@ void cl_memory_position(const cellar_memory *memory, cellar_seq seq, cellar_pos 
         const cl_runs *runs = cl_group_runs(group, seq);
         cellar_pos its = cl_group_next(group, seq), its_last = -1;
         if (runs->n > 0) its_last = cl_run_last(&runs->items[runs->n - 1]);
+        uint32_t slot = cl_sequence_table_find(&group->sequences.table, seq);
+        int32_t lost = slot == CL_NO_SLOT ? 0 : group->sequences.table.items[slot].lost;
+        if (lost - 1 > its_last) its_last = lost - 1; /* all but sinks can be behind a window */
         if (its > 0 && its > *next) *next = its;
         if (its_last > *last) *last = its_last;
     }
-    if (*next > 0 && *last < 0) *last = *next - 1; /* everything is behind a window */
 }
 
 /*
