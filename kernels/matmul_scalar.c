@@ -97,35 +97,35 @@ static void multiply(const codec *type, const void *w, size_t row_bytes, uint32_
 }
 
 /* The table's functions have no argument for the type, so each type gets one of its own. */
-#define DEFINE_TYPE(name, block, block_bytes)                                                      \
-    static const codec name = {block, block_bytes, decode_##name};                                 \
+#define DEFINE_TYPE(name, decode, block, block_bytes)                                              \
+    static const codec name = {block, block_bytes, decode};                                        \
     static void matmul_##name(const void *w, size_t row_bytes, uint32_t n_in, uint32_t first,      \
                               uint32_t last, const float *x, size_t x_stride, uint32_t n_tokens,   \
                               float *y, size_t y_stride)                                           \
     {                                                                                              \
         multiply(&name, w, row_bytes, n_in, first, last, x, x_stride, n_tokens, y, y_stride);      \
     }
+#define DEFINE_LIKE_ROWS(name, number, block, block_bytes)                                         \
+    DEFINE_TYPE(name, cl_decode_##name##_scalar, block, block_bytes)
+#define DEFINE_ALONE(name, number, block, block_bytes)                                             \
+    DEFINE_TYPE(name, weights_decode_##name, block, block_bytes)
 
-DEFINE_TYPE(f32, 1, 4)
-DEFINE_TYPE(f16, 1, 2)
-DEFINE_TYPE(bf16, 1, 2)
-DEFINE_TYPE(q8_0, 32, 34)
-
-#define DEFINE_BY_TILE(name, number, block, block_bytes)                                           \
-    static void decode_##name(float *to, const void *row, size_t n)                                \
-    {                                                                                              \
-        weights_decode_##name(to, row, n);                                                         \
-    }                                                                                              \
-    DEFINE_TYPE(name, block, block_bytes)
-WEIGHTS_BY_TILE(DEFINE_BY_TILE)
+DEFINE_TYPE(f32, decode_f32, 1, 4)
+DEFINE_TYPE(f16, decode_f16, 1, 2)
+DEFINE_TYPE(bf16, decode_bf16, 1, 2)
+DEFINE_TYPE(q8_0, decode_q8_0, 32, 34)
+WEIGHTS_LIKE_ROWS(DEFINE_LIKE_ROWS)
+WEIGHTS_ALONE(DEFINE_ALONE)
 
 void cl_matmul_fill_scalar(cl_matmul_table *table)
 {
-    table->weight[CL_WEIGHT_F32] = (cl_weight){1, 4, decode_f32, matmul_f32};
-    table->weight[CL_WEIGHT_F16] = (cl_weight){1, 2, decode_f16, matmul_f16};
-    table->weight[CL_WEIGHT_BF16] = (cl_weight){1, 2, decode_bf16, matmul_bf16};
-    table->weight[CL_WEIGHT_Q8_0] = (cl_weight){32, 34, decode_q8_0, matmul_q8_0};
-#define FILL_BY_TILE(name, number, block, block_bytes)                                             \
-    table->weight[number] = (cl_weight){block, block_bytes, decode_##name, matmul_##name};
-    WEIGHTS_BY_TILE(FILL_BY_TILE)
+#define FILL(name, number)                                                                         \
+    table->weight[number] = (cl_weight){name.block, name.block_bytes, name.decode, matmul_##name};
+#define FILL_BY_TILE(name, number, block, block_bytes) FILL(name, number)
+    FILL(f32, CL_WEIGHT_F32)
+    FILL(f16, CL_WEIGHT_F16)
+    FILL(bf16, CL_WEIGHT_BF16)
+    FILL(q8_0, CL_WEIGHT_Q8_0)
+    WEIGHTS_LIKE_ROWS(FILL_BY_TILE)
+    WEIGHTS_ALONE(FILL_BY_TILE)
 }

@@ -105,23 +105,27 @@ ALWAYS_INLINE void multiply(decode_function *decode, uint32_t block, uint32_t bl
     }
 }
 
-#define DEFINE_BY_TILE(name, number, block, block_bytes)                                           \
-    static void decode_##name(float *to, const void *row, size_t n)                                \
-    {                                                                                              \
-        weights_decode_##name(to, row, n);                                                         \
-    }                                                                                              \
+#define DEFINE_TYPE(name, decode, block, block_bytes)                                              \
     static void matmul_##name(const void *w, size_t row_bytes, uint32_t n_in, uint32_t first,      \
                               uint32_t last, const float *x, size_t x_stride, uint32_t n_tokens,   \
                               float *y, size_t y_stride)                                           \
     {                                                                                              \
-        multiply(decode_##name, block, block_bytes, w, row_bytes, n_in, first, last, x, x_stride,  \
+        multiply(decode, block, block_bytes, w, row_bytes, n_in, first, last, x, x_stride,         \
                  n_tokens, y, y_stride);                                                           \
     }
-WEIGHTS_BY_TILE(DEFINE_BY_TILE)
+#define DEFINE_LIKE_ROWS(name, number, block, block_bytes)                                         \
+    DEFINE_TYPE(name, cl_decode_##name##_avx2, block, block_bytes)
+#define DEFINE_ALONE(name, number, block, block_bytes)                                             \
+    DEFINE_TYPE(name, weights_decode_##name, block, block_bytes)
+WEIGHTS_LIKE_ROWS(DEFINE_LIKE_ROWS)
+WEIGHTS_ALONE(DEFINE_ALONE)
 
 void cl_matmul_tiles_fill_avx2(cl_matmul_table *table)
 {
-#define FILL_BY_TILE(name, number, block, block_bytes)                                             \
-    table->weight[number] = (cl_weight){block, block_bytes, decode_##name, matmul_##name};
-    WEIGHTS_BY_TILE(FILL_BY_TILE)
+#define FILL_LIKE_ROWS(name, number, block, block_bytes)                                           \
+    table->weight[number] = (cl_weight){block, block_bytes, cl_decode_##name##_avx2, matmul_##name};
+#define FILL_ALONE(name, number, block, block_bytes)                                               \
+    table->weight[number] = (cl_weight){block, block_bytes, weights_decode_##name, matmul_##name};
+    WEIGHTS_LIKE_ROWS(FILL_LIKE_ROWS)
+    WEIGHTS_ALONE(FILL_ALONE)
 }

@@ -295,7 +295,7 @@ static void encode_iq4_nl(void *to, const float *from, size_t n)
     }
 }
 
-static void decode_iq4_nl(float *to, const void *from, size_t n)
+void cl_decode_iq4_nl_scalar(float *to, const void *from, size_t n)
 {
     const unsigned char *block = from;
     for (size_t i = 0; i < n; i += QUANTS, block += 18) {
@@ -309,7 +309,7 @@ static void decode_iq4_nl(float *to, const void *from, size_t n)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* The functions of a type with two to a byte, from those of a block. */
+/* The functions of a type with two to a byte, from those of a block. Weights are decoded by them too. */
 #define ROWS_OF(name, bytes, encode_block, decode_block)                                           \
     static void encode_##name(void *to, const float *from, size_t n)                               \
     {                                                                                              \
@@ -317,7 +317,7 @@ static void decode_iq4_nl(float *to, const void *from, size_t n)
         for (size_t i = 0; i < n; i += QUANTS, block += (bytes))                                   \
             encode_block;                                                                          \
     }                                                                                              \
-    static void decode_##name(float *to, const void *from, size_t n)                               \
+    void cl_decode_##name##_scalar(float *to, const void *from, size_t n)                          \
     {                                                                                              \
         const unsigned char *block = from;                                                         \
         for (size_t i = 0; i < n; i += QUANTS, block += (bytes))                                   \
@@ -331,10 +331,11 @@ ROWS_OF(q5_1, 24, encode_offset(block, from + i, 31, 1, 24), decode_offset(to + 
 
 void cl_quants_fill_scalar(cl_kernels *table)
 {
-    table->codec[CL_ROW_Q4_0] = (cl_row_codec){QUANTS, 18, encode_q4_0, decode_q4_0};
-    table->codec[CL_ROW_Q4_1] = (cl_row_codec){QUANTS, 20, encode_q4_1, decode_q4_1};
-    table->codec[CL_ROW_Q5_0] = (cl_row_codec){QUANTS, 22, encode_q5_0, decode_q5_0};
-    table->codec[CL_ROW_Q5_1] = (cl_row_codec){QUANTS, 24, encode_q5_1, decode_q5_1};
+    table->codec[CL_ROW_Q4_0] = (cl_row_codec){QUANTS, 18, encode_q4_0, cl_decode_q4_0_scalar};
+    table->codec[CL_ROW_Q4_1] = (cl_row_codec){QUANTS, 20, encode_q4_1, cl_decode_q4_1_scalar};
+    table->codec[CL_ROW_Q5_0] = (cl_row_codec){QUANTS, 22, encode_q5_0, cl_decode_q5_0_scalar};
+    table->codec[CL_ROW_Q5_1] = (cl_row_codec){QUANTS, 24, encode_q5_1, cl_decode_q5_1_scalar};
     table->codec[CL_ROW_Q8_0] = (cl_row_codec){QUANTS, 34, encode_q8_0, decode_q8_0};
-    table->codec[CL_ROW_IQ4_NL] = (cl_row_codec){QUANTS, 18, encode_iq4_nl, decode_iq4_nl};
+    table->codec[CL_ROW_IQ4_NL] = (cl_row_codec){QUANTS, 18, encode_iq4_nl,
+                                                 cl_decode_iq4_nl_scalar};
 }

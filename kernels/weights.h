@@ -8,7 +8,7 @@
  * Decoding is exact but for these roundings, the same in every version because the compiler may not
  * fuse or reorder: the product of a block's scale and a part's, its product with the quant, and the sum
  * with the offset. Functions are inline so that each instruction set compiles them for itself. All
- * bytes are allowed. n is a multiple of the type's block. Include after half.h.
+ * bytes are allowed. n is a multiple of the type's block.
  */
 #ifndef CL_WEIGHTS_H
 #define CL_WEIGHTS_H
@@ -32,80 +32,15 @@ static inline float weights_half(const unsigned char *at)
     return float_from_bits(float_bits_from_half(weights_u16(at)));
 }
 
-/* ---- blocks of 32 ---------------------------------------------------------------------------- */
+/* ---- levels ---------------------------------------------------------------------------------- */
 
-/* Sixteen bytes of two quants each: to = scale * quant + offset, low halves first. */
-static inline void weights_four_bits(float *to, const unsigned char *bytes, float scale, int zero)
+/* Sixteen bytes of two indices into the levels of IQ4_NL each. */
+static inline void weights_levels(float *to, const unsigned char *bytes, float scale)
 {
     for (size_t i = 0; i < QUANT_HALF; i++) {
-        to[i] = scale * (float)((bytes[i] & 15) - zero);
-        to[i + QUANT_HALF] = scale * (float)((bytes[i] >> 4) - zero);
+        to[i] = scale * (float)nonlinear_levels[bytes[i] & 15];
+        to[i + QUANT_HALF] = scale * (float)nonlinear_levels[bytes[i] >> 4];
     }
-}
-
-static inline void weights_decode_q4_0(float *to, const void *row, size_t n)
-{
-    const unsigned char *block = row;
-    for (size_t i = 0; i < n; i += QUANTS, block += 18)
-        weights_four_bits(to + i, block + 2, weights_half(block), 8);
-}
-
-static inline void weights_decode_q4_1(float *to, const void *row, size_t n)
-{
-    const unsigned char *block = row;
-    for (size_t i = 0; i < n; i += QUANTS, block += 20) {
-        const float offset = weights_half(block + 2);
-        weights_four_bits(to + i, block + 4, weights_half(block), 0);
-        for (size_t l = 0; l < QUANTS; l++)
-            to[i + l] += offset;
-    }
-}
-
-/* The same with a fifth bit for each quant, in a word of its own. */
-static inline void weights_five_bits(float *to, const unsigned char *fifth,
-                                     const unsigned char *bytes, float scale, int zero)
-{
-    const uint32_t word = (uint32_t)weights_u16(fifth) | (uint32_t)weights_u16(fifth + 2) << 16;
-    for (size_t i = 0; i < QUANT_HALF; i++) {
-        const int low = (int)(word >> i & 1) << 4, high = (int)(word >> (i + QUANT_HALF) & 1) << 4;
-        to[i] = scale * (float)(((bytes[i] & 15) | low) - zero);
-        to[i + QUANT_HALF] = scale * (float)(((bytes[i] >> 4) | high) - zero);
-    }
-}
-
-static inline void weights_decode_q5_0(float *to, const void *row, size_t n)
-{
-    const unsigned char *block = row;
-    for (size_t i = 0; i < n; i += QUANTS, block += 22)
-        weights_five_bits(to + i, block + 2, block + 6, weights_half(block), 16);
-}
-
-static inline void weights_decode_q5_1(float *to, const void *row, size_t n)
-{
-    const unsigned char *block = row;
-    for (size_t i = 0; i < n; i += QUANTS, block += 24) {
-        const float offset = weights_half(block + 2);
-        weights_five_bits(to + i, block + 4, block + 8, weights_half(block), 0);
-        for (size_t l = 0; l < QUANTS; l++)
-            to[i + l] += offset;
-    }
-}
-
-/* Sixteen bytes of two indices into levels each. */
-static inline void weights_levels(float *to, const unsigned char *bytes, const int8_t *levels,
-                                  float scale)
-{
-    for (size_t i = 0; i < QUANT_HALF; i++) {
-        to[i] = scale * (float)levels[bytes[i] & 15];
-        to[i + QUANT_HALF] = scale * (float)levels[bytes[i] >> 4];
-    }
-}
-
-static inline void weights_decode_iq4_nl(float *to, const void *row, size_t n)
-{
-    const unsigned char *block = row;
-    for (size_t i = 0; i < n; i += QUANTS, block += 18)
-        weights_levels(to + i, block + 2, nonlinear_levels, weights_half(block));
 }
 
 /* Twice the values of a 4-bit float of 2 exponent bits and 1 mantissa bit (E2M1); there is a -0. */
@@ -264,26 +199,27 @@ static inline void weights_decode_iq4_xs(float *to, const void *row, size_t n)
         for (size_t part = 0; part < 8; part++) {
             const int four = block[4 + part / 2] >> (part % 2 * 4) & 15;
             const int scale = (four | (high >> 2 * part & 3) << 4) - 32;
-            weights_levels(to + i + part * 32, block + 8 + part * 16, nonlinear_levels,
-                           d * (float)scale);
+            weights_levels(to + i + part * 32, block + 8 + part * 16, d * (float)scale);
         }
     }
 }
 
 /*
- * Every type that is only ever decoded by the tile: X(name, CL_WEIGHT_*, numbers in a block, bytes).
+ * The types that are decoded by the tile: X(name, CL_WEIGHT_*, numbers in a block, bytes). The first are
+ * types of rows too, whose files of quants decode them.
  */
-#define WEIGHTS_BY_TILE(X)                                                                         \
+#define WEIGHTS_LIKE_ROWS(X)                                                                       \
     X(q4_0, CL_WEIGHT_Q4_0, 32, 18)                                                                \
     X(q4_1, CL_WEIGHT_Q4_1, 32, 20)                                                                \
     X(q5_0, CL_WEIGHT_Q5_0, 32, 22)                                                                \
     X(q5_1, CL_WEIGHT_Q5_1, 32, 24)                                                                \
+    X(iq4_nl, CL_WEIGHT_IQ4_NL, 32, 18)
+#define WEIGHTS_ALONE(X)                                                                           \
     X(q2_k, CL_WEIGHT_Q2_K, 256, 84)                                                               \
     X(q3_k, CL_WEIGHT_Q3_K, 256, 110)                                                              \
     X(q4_k, CL_WEIGHT_Q4_K, 256, 144)                                                              \
     X(q5_k, CL_WEIGHT_Q5_K, 256, 176)                                                              \
     X(q6_k, CL_WEIGHT_Q6_K, 256, 210)                                                              \
-    X(iq4_nl, CL_WEIGHT_IQ4_NL, 32, 18)                                                            \
     X(iq4_xs, CL_WEIGHT_IQ4_XS, 256, 136)                                                          \
     X(mxfp4, CL_WEIGHT_MXFP4, 32, 17)
 

@@ -185,9 +185,9 @@ static void put_run(void *context, const cl_run *run)
     cl_sink_put(context, bytes, sizeof bytes);
 }
 
-static void put_list(cl_sink *sink, const cl_session_map *map, int32_t lost, const cl_runs *runs)
+static void put_list(cl_sink *sink, const cl_session_map *map, int32_t missing, const cl_runs *runs)
 {
-    cl_sink_put_u32(sink, (uint32_t)lost);
+    cl_sink_put_u32(sink, (uint32_t)missing);
     cl_sink_put_u32(sink, cl_session_map_visit(map, runs, NULL, NULL));
     (void)cl_session_map_visit(map, runs, put_run, sink);
 }
@@ -227,8 +227,9 @@ static void put_sequence(const cl_selection *s, uint32_t i, const cl_session_map
     for (uint32_t g = 0; g < s->memory->n_groups; g++) {
         const cl_sequence_table *table = &s->memory->groups[g].sequences.table;
         uint32_t slot = cl_sequence_table_find(table, seq);
-        int32_t lost = slot == CL_NO_SLOT ? 0 : table->items[slot].lost;
-        put_list(sink, &maps[g], lost, cl_sequence_table_runs(table, seq));
+        int32_t missing = 0; /* a group has one or the other */
+        if (slot != CL_NO_SLOT) missing = table->items[slot].lost + table->items[slot].begin;
+        put_list(sink, &maps[g], missing, cl_sequence_table_runs(table, seq));
     }
     put_marks(s, marks, sink);
 }
