@@ -1,7 +1,7 @@
 /*
  * matmul_tiles_avx2.c: products with weights that are decoded a tile at a time, with AVX2 and FMA.
  *
- * A tile of 256 numbers of up to three rows is decoded into a buffer in the first-level cache (weights.h,
+ * A tile of 256 numbers of up to three rows is decoded into a buffer in the first-level cache (packed.h,
  * compiled for these instructions) and used for up to 32 tokens before the next one is decoded. Each
  * (row, token) pair is one chain of eight lanes that is continued from tile to tile, and the tree of
  * lanes_avx2.h at its end: the bits that the F32 matrix of the decoded numbers gives in matmul_avx2.c,
@@ -12,7 +12,7 @@
 #include "kernels.h"
 
 #include "lanes_avx2.h"
-#include "weights.h"
+#include "packed.h"
 
 enum {
     TILE = 256,          /* numbers decoded at a time: a multiple of every block */
@@ -113,19 +113,13 @@ ALWAYS_INLINE void multiply(decode_function *decode, uint32_t block, uint32_t bl
         multiply(decode, block, block_bytes, w, row_bytes, n_in, first, last, x, x_stride,         \
                  n_tokens, y, y_stride);                                                           \
     }
-#define DEFINE_LIKE_ROWS(name, number, block, block_bytes)                                         \
-    DEFINE_TYPE(name, cl_decode_##name##_avx2, block, block_bytes)
-#define DEFINE_ALONE(name, number, block, block_bytes)                                             \
-    DEFINE_TYPE(name, weights_decode_##name, block, block_bytes)
-WEIGHTS_LIKE_ROWS(DEFINE_LIKE_ROWS)
-WEIGHTS_ALONE(DEFINE_ALONE)
+#define DEFINE_BY_TILE(name, number, block, block_bytes)                                           \
+    DEFINE_TYPE(name, packed_decode_##name, block, block_bytes)
+WEIGHTS_BY_TILE(DEFINE_BY_TILE)
 
 void cl_matmul_tiles_fill_avx2(cl_matmul_table *table)
 {
-#define FILL_LIKE_ROWS(name, number, block, block_bytes)                                           \
-    table->weight[number] = (cl_weight){block, block_bytes, cl_decode_##name##_avx2, matmul_##name};
-#define FILL_ALONE(name, number, block, block_bytes)                                               \
-    table->weight[number] = (cl_weight){block, block_bytes, weights_decode_##name, matmul_##name};
-    WEIGHTS_LIKE_ROWS(FILL_LIKE_ROWS)
-    WEIGHTS_ALONE(FILL_ALONE)
+#define FILL_BY_TILE(name, number, block, block_bytes)                                             \
+    table->weight[number] = (cl_weight){block, block_bytes, packed_decode_##name, matmul_##name};
+    WEIGHTS_BY_TILE(FILL_BY_TILE)
 }

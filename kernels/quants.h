@@ -11,7 +11,6 @@
 #ifndef CL_QUANTS_H
 #define CL_QUANTS_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 enum {
@@ -39,18 +38,5 @@ static inline int is_normal_half(float x)
     const float size = x < 0 ? -x : x;
     return size >= SMALLEST_NORMAL_HALF && size <= LARGEST_HALF;
 }
-
-/*
- * Decoders that weights of these types share with rows: each file of quants has its own. As
- * cl_row_codec.decode.
- */
-#define QUANT_DECODERS(isa)                                                                        \
-    void cl_decode_q4_0_##isa(float *to, const void *from, size_t n);                              \
-    void cl_decode_q4_1_##isa(float *to, const void *from, size_t n);                              \
-    void cl_decode_q5_0_##isa(float *to, const void *from, size_t n);                              \
-    void cl_decode_q5_1_##isa(float *to, const void *from, size_t n);                              \
-    void cl_decode_iq4_nl_##isa(float *to, const void *from, size_t n);
-QUANT_DECODERS(scalar)
-QUANT_DECODERS(avx2)
 
 #endif /* CL_QUANTS_H */

@@ -372,7 +372,7 @@ ALWAYS_INLINE void decode_iq4_nl_block(float *to, const unsigned char *block)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* The functions of a type with two to a byte, from those of a block. Weights are decoded by them too. */
+/* The functions of a type with two to a byte, from those of a block. */
 #define ROWS_OF(name, bytes, encode_block, decode_block)                                           \
     static void encode_##name(void *to, const float *from, size_t n)                               \
     {                                                                                              \
@@ -380,7 +380,7 @@ ALWAYS_INLINE void decode_iq4_nl_block(float *to, const unsigned char *block)
         for (size_t i = 0; i < n; i += QUANTS, block += (bytes))                                   \
             encode_block;                                                                          \
     }                                                                                              \
-    void cl_decode_##name##_avx2(float *to, const void *from, size_t n)                            \
+    static void decode_##name(float *to, const void *from, size_t n)                               \
     {                                                                                              \
         const unsigned char *block = from;                                                         \
         for (size_t i = 0; i < n; i += QUANTS, block += (bytes))                                   \
@@ -395,10 +395,10 @@ ROWS_OF(iq4_nl, 18, encode_iq4_nl_block(block, from + i), decode_iq4_nl_block(to
 
 void cl_quants_fill_avx2(cl_kernels *table)
 {
-    table->codec[CL_ROW_Q4_0] = (cl_row_codec){QUANTS, 18, encode_q4_0, cl_decode_q4_0_avx2};
-    table->codec[CL_ROW_Q4_1] = (cl_row_codec){QUANTS, 20, encode_q4_1, cl_decode_q4_1_avx2};
-    table->codec[CL_ROW_Q5_0] = (cl_row_codec){QUANTS, 22, encode_q5_0, cl_decode_q5_0_avx2};
-    table->codec[CL_ROW_Q5_1] = (cl_row_codec){QUANTS, 24, encode_q5_1, cl_decode_q5_1_avx2};
+    table->codec[CL_ROW_Q4_0] = (cl_row_codec){QUANTS, 18, encode_q4_0, decode_q4_0};
+    table->codec[CL_ROW_Q4_1] = (cl_row_codec){QUANTS, 20, encode_q4_1, decode_q4_1};
+    table->codec[CL_ROW_Q5_0] = (cl_row_codec){QUANTS, 22, encode_q5_0, decode_q5_0};
+    table->codec[CL_ROW_Q5_1] = (cl_row_codec){QUANTS, 24, encode_q5_1, decode_q5_1};
     table->codec[CL_ROW_Q8_0] = (cl_row_codec){QUANTS, 34, encode_q8_0, decode_q8_0};
-    table->codec[CL_ROW_IQ4_NL] = (cl_row_codec){QUANTS, 18, encode_iq4_nl, cl_decode_iq4_nl_avx2};
+    table->codec[CL_ROW_IQ4_NL] = (cl_row_codec){QUANTS, 18, encode_iq4_nl, decode_iq4_nl};
 }
