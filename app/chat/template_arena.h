@@ -2,7 +2,7 @@
  * template_arena.h: memory that is taken piece by piece and given back at once, up to a limit.
  *
  * The compiled form of a template and the values of one rendering live in one of these each. What was
- * taken last can grow in place, which makes a text that is appended to again and again cheap. A
+ * taken last can grow in place, so that a text that is being built need not move. A
  * request over the limit fails like one that malloc refuses; `is_over_limit` tells which it was.
  */
 #ifndef APP_TEMPLATE_ARENA_H

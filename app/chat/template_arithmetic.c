@@ -110,25 +110,49 @@ static bool real_binary(template_run *run, template_operator op, double a, doubl
     return true;
 }
 
+/* Append to the left text in place, if it ends where a growing text has room. */
+static bool extend_text(template_run *run, template_text a, template_text b)
+{
+    for (size_t i = 0; i < TEMPLATE_GROWING_TEXTS; i++) {
+        template_growing_text *growing = &run->growing[i];
+        if (growing->end != a.data + a.length || growing->room < b.length) continue;
+        memcpy(growing->end, b.data, b.length);
+        growing->end += b.length;
+        growing->room -= b.length;
+        return true;
+    }
+    return false;
+}
+
+/*
+ * Templates collect their output piece by piece, by `text + piece` in a loop. So a joined text that is not
+ * short gets as much room behind it again, and the next piece is appended there: the left text stays as
+ * it was, as the beginning of the new one. Each place of the memory is written once.
+ */
 static bool join_texts(template_run *run, template_text a, template_text b, value *out)
 {
-    if (b.length == 0) {
-        *out = value_of_text(a);
+    enum { SHORT_TEXT = 256 };
+    const size_t length = a.length + b.length;
+    if (a.length == 0 || b.length == 0) {
+        *out = value_of_text(a.length == 0 ? b : a);
         return true;
     }
     TEMPLATE_TRY(template_spend_bytes(run, b.length));
-    if (a.length > 0 && template_arena_extend(&run->arena, a.data + a.length, b.length)) {
-        /* the left text ends where free memory begins: only the right one is copied */
-        memcpy(run->arena.free_from - b.length, b.data, b.length);
-        *out = value_of_text((template_text){a.data, a.length + b.length});
+    if (extend_text(run, a, b)) {
+        *out = value_of_text((template_text){a.data, length});
         return true;
     }
     TEMPLATE_TRY(template_spend_bytes(run, a.length));
-    char *joined = template_take(run, a.length + b.length);
+    const size_t room = length < SHORT_TEXT ? 0 : length;
+    char *joined = template_take(run, length + room);
     if (joined == NULL) return false;
-    if (a.length > 0) memcpy(joined, a.data, a.length);
+    memcpy(joined, a.data, a.length);
     memcpy(joined + a.length, b.data, b.length);
-    *out = value_of_text((template_text){joined, a.length + b.length});
+    *out = value_of_text((template_text){joined, length});
+    if (room > 0) {
+        run->growing[run->next_growing] = (template_growing_text){joined + length, room};
+        run->next_growing = (run->next_growing + 1) % TEMPLATE_GROWING_TEXTS;
+    }
     return true;
 }
 

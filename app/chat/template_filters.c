@@ -126,7 +126,10 @@ static bool filter_indent(template_run *run, const template_call *call, value *o
     template_text text, indent;
     value lines;
     template_builder builder = {.run = run};
-    TEMPLATE_TRY(value_to_text(run, &call->self, &text));
+    if (call->self.kind != VALUE_TEXT)
+        return template_fail(run, CELLAR_MISMATCH, "indent takes a text, not %s",
+                             value_kind_name(&call->self));
+    text = call->self.text;
     TEMPLATE_TRY(read_indent(run, &call->bound[0], 4, &indent));
     const bool first = value_is_true(&call->bound[1]), blank = value_is_true(&call->bound[2]);
     TEMPLATE_TRY(template_split_lines(run, text, &lines));
@@ -214,9 +217,17 @@ static bool read_real(template_run *run, const value *v, double *real)
     return *end == '\0';
 }
 
+/* Undefined is no number, not even by default. */
+static bool refuse_undefined(template_run *run, const value *v)
+{
+    return v->kind != VALUE_UNDEFINED || template_fail(run, CELLAR_MISMATCH, "'%.*s' is undefined",
+                                                       (int)v->text.length, v->text.data);
+}
+
 static bool filter_float(template_run *run, const template_call *call, value *out)
 {
     double real;
+    TEMPLATE_TRY(refuse_undefined(run, &call->self));
     if (read_real(run, &call->self, &real))
         *out = value_of_real(real);
     else
@@ -229,6 +240,7 @@ static bool filter_int(template_run *run, const template_call *call, value *out)
     char digits[128], *end;
     double real;
     int64_t base;
+    TEMPLATE_TRY(refuse_undefined(run, &call->self));
     TEMPLATE_TRY(template_argument_integer(run, &call->bound[1], 10, &base));
     if (base < 2 || base > 36) return template_fail(run, CELLAR_MISMATCH, "a base is 2 to 36");
     *out = call->bound[0].kind != VALUE_ABSENT ? call->bound[0] : value_of_integer(0);

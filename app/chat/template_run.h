@@ -40,6 +40,14 @@ struct template_loop {
     value last_values;
 };
 
+/* The latest joined texts that have room behind them (template_arithmetic.c). */
+enum { TEMPLATE_GROWING_TEXTS = 8 };
+
+typedef struct template_growing_text {
+    char *end; /* of the longest text that begins there */
+    size_t room;
+} template_growing_text;
+
 struct template_run {
     const template_program *program;
     const chat_template_limits *limits;
@@ -52,6 +60,8 @@ struct template_run {
     uint32_t at; /* offset in the template of what is being done */
     int64_t now;
     template_scope *globals;
+    template_growing_text growing[TEMPLATE_GROWING_TEXTS];
+    size_t next_growing;
     cellar_status status; /* CELLAR_OK, or of the first failure */
     cellar_error *error;
 };
