@@ -124,6 +124,11 @@ static cellar_status describe_memory(const model *m, const engine_options *optio
         out->layers[i] = m->memory_layers[i];
         out->layers[i].k_type = options->k_type;
         out->layers[i].v_type = options->v_type;
+        /* A row that is both K and V cannot be turned, and a state is no row. */
+        if (out->layers[i].kind == CELLAR_LAYER_ATTENTION && !out->layers[i].v_in_k) {
+            out->layers[i].rotate_k = options->rotate_k;
+            out->layers[i].rotate_v = options->rotate_v;
+        }
     }
     out->config = cellar_config_init();
     out->config.n_layers = n_layers;
