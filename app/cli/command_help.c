@@ -39,6 +39,8 @@ const command commands[] = {
      command_inspect_help},
     {"perplexity", "measure how well a model foretells a text", command_perplexity,
      command_perplexity_help},
+    {"quantize", "write a model with weights of fewer bits", command_quantize,
+     command_quantize_help},
     {"help", "explain a command", command_help, help_help},
     {"version", "print version, kernels and built-in model", command_version, version_help},
 };
