@@ -44,11 +44,14 @@ static inline void quantize_put_half(unsigned char *to, uint16_t half)
     to[1] = (unsigned char)(half >> 8);
 }
 
-/* The whole number nearest to x within the limits, which are small; ties to even. */
+/*
+ * The whole number nearest to x within the limits, which are small; ties to even. The lowest for NaN,
+ * which numbers near the largest f32 can lead to (infinity times 0).
+ */
 static inline int quantize_nearest(float x, int lowest, int highest)
 {
     const float low = (float)lowest, high = (float)highest;
-    const float inside = x < low ? low : x > high ? high : x;
+    const float inside = x > low ? (x < high ? x : high) : low;
     return (int)((inside + 0x1.8p23f) - 0x1.8p23f);
 }
 
