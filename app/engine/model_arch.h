@@ -13,7 +13,11 @@
 #include "engine/model_read.h"
 
 /* The architectures that can be run: C name, name in files. */
-#define MODEL_ARCHITECTURES(X) X(llama, "llama")
+#define MODEL_ARCHITECTURES(X)                                                                     \
+    X(llama, "llama")                                                                              \
+    X(phi3, "phi3")                                                                                \
+    X(qwen2, "qwen2")                                                                              \
+    X(qwen3, "qwen3")
 
 #define MODEL_ARCHITECTURE_DECLARE(id, name)                                                       \
     extern const model_architecture model_architecture_##id;
@@ -110,5 +114,20 @@ cellar_status model_read_shape(model *m, uint32_t min_kv_heads, model_shape *out
 
 /* The heads of one layer. */
 model_heads model_heads_of(const model_shape *shape, uint32_t layer);
+
+/* Layers that look back through a window. */
+typedef struct model_windows {
+    cellar_window window;
+    bool *is_window; /* [n_layers]; NULL: no layer has a window */
+} model_windows;
+
+#define MODEL_EVERY_LAYER UINT32_MAX /* as a period: all layers have it */
+
+/*
+ * attention.sliding_window (absent: `absent`; 0: no windows) and sliding_window_pattern (absent: of
+ * every `period` layers all but the last). The array goes with the model.
+ */
+cellar_status model_read_windows(model *m, uint32_t absent, uint32_t period, model_windows *out,
+                                 cellar_error *error);
 
 #endif /* APP_MODEL_ARCH_H */

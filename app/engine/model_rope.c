@@ -129,3 +129,20 @@ cellar_status model_read_rope(model *m, uint32_t k_size, cellar_rope *out, cella
     }
     return read_factors(m, out, error);
 }
+
+cellar_status model_read_window_rope(const model *m, uint32_t k_size, const cellar_rope *full,
+                                     double base, cellar_rope *out, cellar_error *error)
+{
+    const char *key = "rope.dimension_count_swa";
+    uint32_t n_rot = full->n_rot < k_size ? full->n_rot : k_size;
+    *out = cellar_layer_init().rope;
+    out->kind = full->kind;
+    out->base = base;
+    cellar_status status = model_read_u32_or(m, key, 2, k_size, n_rot, &out->n_rot, error);
+    if (status == CELLAR_OK && out->n_rot % 2 != 0) {
+        return model_refuse_key(m, key, "an even number", out->n_rot, error);
+    }
+    return status == CELLAR_OK
+               ? model_read_number_or(m, "rope.freq_base_swa", 1, 1e12, &out->base, error)
+               : status;
+}
