@@ -14,10 +14,20 @@
 
 /* The architectures that can be run: C name, name in files. */
 #define MODEL_ARCHITECTURES(X)                                                                     \
+    X(bloom, "bloom")                                                                              \
+    X(cohere2, "cohere2")                                                                          \
+    X(command_r, "command-r")                                                                      \
+    X(gemma, "gemma")                                                                              \
+    X(gemma2, "gemma2")                                                                            \
+    X(gemma3, "gemma3")                                                                            \
+    X(granite, "granite")                                                                          \
+    X(granite_swa, "granite_swa")                                                                  \
     X(llama, "llama")                                                                              \
+    X(mpt, "mpt")                                                                                  \
     X(phi3, "phi3")                                                                                \
     X(qwen2, "qwen2")                                                                              \
-    X(qwen3, "qwen3")
+    X(qwen3, "qwen3")                                                                              \
+    X(starcoder2, "starcoder2")
 
 #define MODEL_ARCHITECTURE_DECLARE(id, name)                                                       \
     extern const model_architecture model_architecture_##id;
@@ -121,7 +131,8 @@ typedef struct model_windows {
     bool *is_window; /* [n_layers]; NULL: no layer has a window */
 } model_windows;
 
-#define MODEL_EVERY_LAYER UINT32_MAX /* as a period: all layers have it */
+#define MODEL_EVERY_LAYER UINT32_MAX     /* as a period: all layers have it */
+#define MODEL_WINDOW_REQUIRED UINT32_MAX /* as `absent`: the file must name a window */
 
 /*
  * attention.sliding_window (absent: `absent`; 0: no windows) and sliding_window_pattern (absent: of

@@ -51,10 +51,12 @@ static cellar_status read_pattern(const model *m, uint32_t period, bool *out, ce
 cellar_status model_read_windows(model *m, uint32_t absent, uint32_t period, model_windows *out,
                                  cellar_error *error)
 {
+    const char *key = "attention.sliding_window";
     uint32_t size;
     *out = (model_windows){.is_window = NULL};
-    cellar_status status = model_read_u32_or(m, "attention.sliding_window", 0, MAX_WINDOW, absent,
-                                             &size, error);
+    cellar_status status = absent == MODEL_WINDOW_REQUIRED
+                               ? model_read_u32(m, key, 1, MAX_WINDOW, &size, error)
+                               : model_read_u32_or(m, key, 0, MAX_WINDOW, absent, &size, error);
     if (status != CELLAR_OK || size == 0) {
         return status;
     }
