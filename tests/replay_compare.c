@@ -87,6 +87,7 @@ double replay_compare(const float *logits, uint32_t n, const json_t *reference)
  *     cohere2            0.028    0.013    0.021         0.38    0.34    0.051
  *     gemma2             0.013    0.009    0.012         0.17    0.16    0.062
  *     gemma3             0.022    0.017    0.020         0.23    0.23    0.10
+ *     gemma4             0.028    0.019    0.028         0.27    0.27    0.065
  *     granite_swa        0.022    0.013    0.022         0.27    0.27    0.054
  *     llama              0.023    0.019    0.020         0.29    0.29    0.15
  *     mpt                0.021    0.015    0.016         0.26    0.26    0.008
@@ -95,10 +96,10 @@ double replay_compare(const float *logits, uint32_t n, const json_t *reference)
  *     qwen3              0.034    0.019    0.025         0.30    0.29    0.020
  *     swa-all            0.014    0.014    0.010         0.28    0.26    0.024
  *
- * The reference's GELU is a table of binary16: with --exact that is 2e-3 more (9.2e-4). The replayer looks up
+ * The reference's GELU is a table of binary16: with --exact that is 2e-3 more (1.7e-3). The replayer looks up
  * the same table; where the argument lies at the border between two of its places the last bits of a sum
- * decide which one it is, and then the whole step differs. That is seen in one row of gemma3 and one of swa-all,
- * and of gemma3 not with the scalar kernels: 2e-4 more (1.8e-4; 6.6e-5 in all the rest).
+ * decide which one it is, and then the whole step differs. That is seen in one row each of gemma3, gemma4 and
+ * swa-all, and with the scalar kernels not in the first two: 3e-4 more (3.3e-4; 6.6e-5 in all the rest).
  *
  * With f16 rows the reference also rounds queries, weights of values and (with flash attention) sums to
  * binary16. We do not, and following it in the queries alone comes no nearer (tried: 0.0022, 0.0041
@@ -158,6 +159,6 @@ double replay_bar(const model *m, const replay_config *config, bool is_exact)
     double rows = has_rows_of(config, CELLAR_Q4_0)   ? 0.4
                   : has_rows_of(config, CELLAR_Q8_0) ? its.q8_0
                                                      : 0;
-    double table = !its.is_gelu ? 0 : is_exact ? 2e-3 : 2e-4;
+    double table = !its.is_gelu ? 0 : is_exact ? 2e-3 : 3e-4;
     return rows + table + weights_bar(m, config, is_exact);
 }

@@ -20,6 +20,7 @@
     X(gemma, "gemma")                                                                              \
     X(gemma2, "gemma2")                                                                            \
     X(gemma3, "gemma3")                                                                            \
+    X(gemma4, "gemma4")                                                                            \
     X(granite, "granite")                                                                          \
     X(granite_swa, "granite_swa")                                                                  \
     X(llama, "llama")                                                                              \
@@ -85,6 +86,8 @@ cellar_status model_load_vector(model *m, uint32_t layer, const char *part, uint
 typedef struct model_heads {
     uint32_t n_heads, n_kv_heads; /* n_kv_heads divides n_heads */
     uint32_t k_size, v_size;      /* elements of a head */
+    bool is_reader;               /* another layer's keys and values are read */
+    bool may_lack_v;              /* values may be the keys before their norm */
 } model_heads;
 
 /*

@@ -23,6 +23,7 @@
 #include "report.h"
 
 #define MAX_FACTOR 1e6
+#define NO_TURN 1e15 /* a divisor from here on says that a pair does not turn (files have 1e30) */
 
 static bool is_text(gguf_string s, const char *text)
 {
@@ -98,22 +99,36 @@ static cellar_status read_scaling(const model *m, cellar_rope *out, cellar_error
     return read_yarn(m, out, error);
 }
 
+/* A tensor of n divisors. */
+static cellar_status read_divisors(model *m, const char *name, uint32_t n, const float **out,
+                                   cellar_error *error)
+{
+    const float *given;
+    cellar_status status = model_read_vector(m, name, n, &given, error);
+    float *divisors = status == CELLAR_OK ? model_allocate(m, n, sizeof *divisors, error) : NULL;
+    if (divisors == NULL) {
+        return status == CELLAR_OK ? CELLAR_NO_MEMORY : status;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        double divisor = (double)given[i];
+        if (!(divisor >= 1 / MAX_FACTOR && (divisor <= MAX_FACTOR || divisor >= NO_TURN))) {
+            return report(error, CELLAR_CORRUPT, -1,
+                          "tensor %s: expected numbers in %g to %g, found %g at %" PRIu32, name,
+                          1 / MAX_FACTOR, MAX_FACTOR, divisor, i);
+        }
+        divisors[i] = divisor >= NO_TURN ? INFINITY : given[i];
+    }
+    *out = divisors;
+    return CELLAR_OK;
+}
+
 static cellar_status read_factors(model *m, cellar_rope *out, cellar_error *error)
 {
     const char *name = "rope_freqs.weight";
     if (!model_has_tensor(m, name)) {
         return CELLAR_OK;
     }
-    cellar_status status = model_read_vector(m, name, out->n_rot / 2, &out->factors, error);
-    for (uint32_t i = 0; status == CELLAR_OK && i < out->n_rot / 2; i++) {
-        double factor = (double)out->factors[i];
-        if (!(factor >= 1 / MAX_FACTOR && factor <= MAX_FACTOR)) {
-            return report(error, CELLAR_CORRUPT, -1,
-                          "tensor %s: expected numbers in %g to %g, found %g at %" PRIu32, name,
-                          1 / MAX_FACTOR, MAX_FACTOR, factor, i);
-        }
-    }
-    return status;
+    return read_divisors(m, name, out->n_rot / 2, &out->factors, error);
 }
 
 cellar_status model_read_rope(model *m, uint32_t k_size, cellar_rope *out, cellar_error *error)

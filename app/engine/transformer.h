@@ -61,6 +61,7 @@ typedef struct transformer_plan {
     model_windows windows;
     bool has_window_rope; /* layers with a window rotate by window_rope */
     cellar_rope window_rope;
+    bool is_reader, may_lack_v;   /* as in model_heads */
     double attention_scale;       /* of <q, k>; 0: 1/sqrt(k_size) */
     double softcap, clamp, alibi; /* cellar_layer.softcap, block_attention.clamp, alibi_max_bias */
     double residual_scale;

@@ -35,9 +35,11 @@ static cellar_status load_head_norms(model *m, const transformer_plan *plan, uin
 {
     cellar_status status = model_load_norm_of(m, i, "attn_q_norm", BLOCK_NORM_RMS, to->k_size, 1,
                                               plan->epsilon, &to->q_norm, error);
-    return status == CELLAR_OK ? model_load_norm_of(m, i, "attn_k_norm", BLOCK_NORM_RMS, to->k_size,
-                                                    1, plan->epsilon, &to->k_norm, error)
-                               : status;
+    if (status != CELLAR_OK || plan->is_reader) {
+        return status;
+    }
+    return model_load_norm_of(m, i, "attn_k_norm", BLOCK_NORM_RMS, to->k_size, 1, plan->epsilon,
+                              &to->k_norm, error);
 }
 
 /* What the memory must know beside the heads. */
@@ -61,7 +63,9 @@ static cellar_status describe(model *m, const transformer_plan *plan, uint32_t i
 static cellar_status load_attention(model *m, const transformer_plan *plan, uint32_t i,
                                     transformer_layer *to, cellar_error *error)
 {
-    const model_heads heads = model_heads_of(&plan->shape, i);
+    model_heads heads = model_heads_of(&plan->shape, i);
+    heads.is_reader = plan->is_reader;
+    heads.may_lack_v = plan->may_lack_v;
     cellar_status status;
     if ((status = model_load_norm(m, i, "attn_norm", plan->norm, plan->epsilon, &to->attention_norm,
                                   error)) ||
