@@ -602,8 +602,11 @@ typedef struct cellar_ubatch {
  * read again (see cellar_rewind). CELLAR_BUSY: a step is open already, or moves are pending.
  * CELLAR_NO_MEMORY.
  * A window group without enough free cells gives up cells that no query can see any more, the
- * oldest first, and checkpoints after those. It needs room for what the next token of each sequence
- * sees and for one micro-batch, since an abort must be able to restore the former.
+ * oldest first, and checkpoints after those: cells of sequences, and where the batch has no room even
+ * then, those of its own first tokens that later ones do not see. (What such a step has overtaken, an
+ * abort would have needed: it goes at the commit, so that a sequence has no gap behind its sinks.)
+ * Room must be for what the next token of each sequence sees, since an abort must restore it; for
+ * one micro-batch; and for what that sees of the micro-batches before it.
  * A sequence with more than max_shifts different shifts may have its keys rotated again here; that
  * stays so if the step is refused later or aborted. It changes cells and shifts, never what is held.
  * Cost: the batch, plus the runs of its sequences, plus a scan of the free map (a bit a cell) when
@@ -624,9 +627,9 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_get_ubatch(const cellar_memory *
 /*
  * Store the keys and values of a micro-batch for one layer: k [n_tokens][n_kv_heads][k_size] and
  * v [n_tokens][n_kv_heads][v_size] (NULL with v_in_k), k not yet rotated. Layers may come in any
- * order; the micro-batches of one layer come in theirs, each once. (Where a window group is smaller
- * than the batch, a layer must attend to a micro-batch before its next one is stored, which may
- * reuse cells: cellar_attend says so.) The reserved cells are not part of any sequence before the
+ * order; the micro-batches of one layer come in theirs, each once. (Where a window group has no room
+ * for the batch beside checkpoints and what the next tokens see, a layer must attend to a micro-batch
+ * before its next one is stored, which may reuse cells: cellar_attend says so.) The reserved cells are not part of any sequence before the
  * commit. CELLAR_INVALID, CELLAR_IO: the step should be aborted.
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_store(cellar_memory *memory, uint32_t ubatch,
@@ -714,7 +717,7 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_remove(cellar_memory *memory, ce
  * forgotten, then the cells are shared; no row is copied. Repeating it changes nothing; from == to
  * is no change. Positions outside the range stay. With p0 = 0 and p1 = -1 it is a fork.
  * Between pools the rows are copied, before the call returns; CELLAR_FULL if the other pool has no
- * room. CELLAR_REFUSED: a recurrent group can only copy a beginning, to a sequence without anything
+ * room (windows and checkpoints give up nothing for it). CELLAR_REFUSED: a recurrent group can only copy a beginning, to a sequence without anything
  * behind it, up to the end or to a position whose state is kept (error->at: the largest such
  * position <= p1, or 0). Cost: the runs touched, and a counter for each cell. CELLAR_INVALID,
  * CELLAR_BUSY, CELLAR_NO_MEMORY, CELLAR_IO.
@@ -1090,7 +1093,7 @@ typedef struct cellar_statistics {
     uint64_t budget_bytes;
     uint64_t rows_written; /* K/V rows of one layer written since creation; sharing writes none */
     uint64_t rows_moved;   /* copied between cells: between pools, settling, compacting, resizing */
-    uint64_t cells_reclaimed;     /* given up behind windows */
+    uint64_t cells_reclaimed;     /* given up behind windows; a shared one once for each holder */
     uint64_t checkpoints_dropped; /* for want of room */
 } cellar_statistics;
 
