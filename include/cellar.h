@@ -23,7 +23,8 @@
  *   checkpoint a place to which a sequence can return although a window has passed on or a state was
  *              overwritten: it holds the cells that this needs, and nothing is copied.
  *
- * THE CALLS OF A WHOLE PROGRAM (one layer; `tests/header.c` compiles and runs them)
+ * THE CALLS OF A WHOLE PROGRAM, in their order (one layer; main, fail and the model that computes q, k
+ * and v are the program's own: `tests/header.c` has them, and compiles and runs what stands here)
  *
  *     cellar_layer layer = cellar_layer_init();
  *     layer.n_heads = 4; layer.n_kv_heads = 2; layer.k_size = layer.v_size = 64;
@@ -287,12 +288,13 @@ typedef struct cellar_window {
 /*
  * A learned bias for the distance between key and query (T5: Raffel et al., arXiv:1910.10683). The
  * distance r = k - q falls into a bucket: with is_bidirectional the upper half of the buckets is
- * for r > 0 and both halves hold |r|, else all hold max(-r, 0). The first half of a half holds one
- * distance each, the rest grows logarithmically up to max_distance.
+ * for r > 0 and both halves hold |r|, else all hold max(-r, 0). Of the buckets that hold the same r
+ * the first half (rounded down) has one distance each; the others grow logarithmically up to
+ * max_distance.
  */
 typedef struct cellar_buckets {
     uint32_t n;            /* buckets, even, at most 4096; 0: no such bias */
-    uint32_t max_distance; /* > n / 2 */
+    uint32_t max_distance; /* > n / 2; with is_bidirectional > n / 4 */
     bool is_bidirectional;
     const float *bias; /* [n][n_heads], added to the scores; copied */
 } cellar_buckets;
@@ -335,7 +337,8 @@ typedef struct cellar_layer {
 
     /*
      * The layer whose rows this one reads, -1 (default): its own. It must store rows of its own, of
-     * the same shape, rope and window; this layer then stores nothing.
+     * the same shape, rotations, rope, window and is_external; this layer then stores nothing, and
+     * its own k_type, v_type and store are not used.
      */
     int32_t reads_layer;
     /*
@@ -350,7 +353,8 @@ typedef struct cellar_layer {
      */
     bool rotate_k, rotate_v;
 
-    float softcap;        /* > 0: a score s becomes softcap * tanh(s / softcap); default 0 */
+    /* > 0: a score s becomes softcap * tanh(s / softcap), before ALiBi and buckets add theirs */
+    float softcap;
     float alibi_max_bias; /* > 0: ALiBi (Press et al., arXiv:2108.12409); 8 in the paper */
     const float *sinks;   /* [n_heads] a logit that only enlarges the denominator; NULL; copied */
     cellar_buckets buckets;
@@ -404,7 +408,10 @@ typedef struct cellar_config {
      * Room of groups that do not keep everything. A window group gets, in each pool, n_sequences /
      * n_pools (rounded up) times (W + n_sinks), plus n_ubatch cells, but never more than n_cells;
      * or just as many cells as full attention when is_window_full. The recurrent group gets for each
-     * of n_sequences two times one state and those of rollback_bytes.
+     * of n_sequences two times one state and those of rollback_bytes; when more sequences share it, a
+     * step may keep fewer of its last states. Bytes of states are counted as they are kept: each
+     * tensor of each layer rounded up to a multiple of 64. What the engine keeps itself counts 0, so
+     * rollback_bytes and checkpoint_bytes make no room for it.
      */
     uint32_t n_sequences; /* that grow side by side, 1..2^20; default 1 */
     bool is_window_full;
@@ -540,7 +547,7 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_resize(cellar_memory *memory, ui
 
 /* Where a token stands in an image, beside its position; text has y = x = position. */
 typedef struct cellar_point {
-    cellar_pos y, x; /* at most 32767 away from the token's position */
+    cellar_pos y, x; /* >= 0, at most 32767 away from the token's position */
 } cellar_point;
 
 /*
@@ -548,12 +555,14 @@ typedef struct cellar_point {
  *     seqs[seq_begin[i]] .. seqs[seq_begin[i + 1] - 1]      (seq_begin given: n_tokens + 1 entries)
  *     seqs[i]                                               (seq_begin NULL)
  *     sequence 0                                            (both NULL)
- * at position positions[i], or, when positions is NULL, at the next position of its sequences.
+ * at position positions[i], or, when positions is NULL, at the next position of its sequences
+ * (cellar_sequence_info.pos_next).
  *
  * The first position of a sequence in a batch must be its next position (any position >= 0 if it is
  * empty), and positions of one sequence rise by one from token to token. In a memory with M-RoPE
  * layers positions may leave gaps, and with `points` given tokens may share a position with the one
- * before them (of tokens at one position, each sees those that are not behind it in reading order).
+ * before them (of tokens at one position, each sees those that are not behind it in reading order:
+ * smaller y, or the same y and no larger x; that holds for layers that are not causal too).
  * A token in several sequences needs all of them to hold the same cells at the same positions so
  * far, because it is computed once and can only have read one past.
  */
@@ -627,10 +636,11 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_get_ubatch(const cellar_memory *
 /*
  * Store the keys and values of a micro-batch for one layer: k [n_tokens][n_kv_heads][k_size] and
  * v [n_tokens][n_kv_heads][v_size] (NULL with v_in_k), k not yet rotated. Layers may come in any
- * order; the micro-batches of one layer come in theirs, each once. (Where a window group has no room
- * for the batch beside checkpoints and what the next tokens see, a layer must attend to a micro-batch
- * before its next one is stored, which may reuse cells: cellar_attend says so.) The reserved cells are not part of any sequence before the
- * commit. CELLAR_INVALID, CELLAR_IO: the step should be aborted.
+ * order; the micro-batches of one layer come in theirs, each once. (Where a window group has no
+ * room for the batch beside checkpoints and what the next tokens see, a layer must attend to a
+ * micro-batch before its next one is stored, which may reuse cells: cellar_attend says so.) The
+ * reserved cells are not part of any sequence before the commit. CELLAR_INVALID, CELLAR_IO: the
+ * step should be aborted.
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_store(cellar_memory *memory, uint32_t ubatch,
                                                       uint32_t layer, const float *k,
@@ -717,10 +727,10 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_remove(cellar_memory *memory, ce
  * forgotten, then the cells are shared; no row is copied. Repeating it changes nothing; from == to
  * is no change. Positions outside the range stay. With p0 = 0 and p1 = -1 it is a fork.
  * Between pools the rows are copied, before the call returns; CELLAR_FULL if the other pool has no
- * room (windows and checkpoints give up nothing for it). CELLAR_REFUSED: a recurrent group can only copy a beginning, to a sequence without anything
- * behind it, up to the end or to a position whose state is kept (error->at: the largest such
- * position <= p1, or 0). Cost: the runs touched, and a counter for each cell. CELLAR_INVALID,
- * CELLAR_BUSY, CELLAR_NO_MEMORY, CELLAR_IO.
+ * room (windows and checkpoints give up nothing for it). CELLAR_REFUSED: a recurrent group can
+ * only copy a beginning, to a sequence that holds nothing outside the range, up to the end or to a
+ * position whose state is kept (error->at: the largest such position <= p1, or 0). Cost: the runs
+ * touched, and a counter for each cell. CELLAR_INVALID, CELLAR_BUSY, CELLAR_NO_MEMORY, CELLAR_IO.
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_copy(cellar_memory *memory, cellar_seq from,
                                                      cellar_seq to, cellar_pos p0, cellar_pos p1,
@@ -735,9 +745,11 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_keep(cellar_memory *memory, cell
  * forgotten (by this sequence only). No row is touched and no other sequence changes.
  * CELLAR_INVALID: a position would exceed INT32_MAX - 1. CELLAR_REFUSED: the range would land on
  * positions that the sequence holds already; error->at is the first of them; remove those before.
- * It is also refused when it would have to move a part of what a recurrent state has read.
- * Also CELLAR_BUSY, CELLAR_NO_MEMORY. Cost: the runs touched; all runs of the sequence when the
- * range moves past others.
+ * (Positions that a window has given up move with their range, and count here like held ones.)
+ * It is also refused when it would have to move, or to forget below 0, a part of what a recurrent
+ * state has read. Checkpoints of the sequence stay if they lie neither behind the first token that
+ * moves nor behind where that comes to stand. Also CELLAR_BUSY, CELLAR_NO_MEMORY. Cost: the runs
+ * touched; all runs of the sequence when the range moves past others.
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_shift(cellar_memory *memory, cellar_seq seq,
                                                       cellar_pos p0, cellar_pos p1,
@@ -758,8 +770,10 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_shift_context(cellar_memory *mem
 /*
  * Divide the positions in [p0, p1) by `divisor` (>= 1), rounding down, so that several tokens come
  * to share one ("self-extend": Jin et al., arXiv:2401.01325). Keys are met as if they had been
- * rotated for their new positions. CELLAR_REFUSED as cellar_shift. Cost: a run for each token of
- * the range until their rows are rotated again (cellar_config.max_shifts, cellar_settle).
+ * rotated for their new positions. CELLAR_REFUSED as cellar_shift, and when the range would pass
+ * positions that are not divided (error->at: where its first token would stand); and for whatever
+ * a recurrent state has read; checkpoints as there. Cost: a run for each token of the range until
+ * their rows are rotated again (cellar_config.max_shifts, cellar_settle).
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_divide(cellar_memory *memory, cellar_seq seq,
                                                        cellar_pos p0, cellar_pos p1,
@@ -823,7 +837,7 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_rewind(cellar_memory *memory, ce
 
 /* A checkpoint as a sequence has it. */
 typedef struct cellar_checkpoint_info {
-    cellar_pos position; /* where reading goes on after a return to it */
+    cellar_pos position; /* behind the last token that a return to it leaves */
     uint32_t n_holders;  /* sequences that have it */
     uint32_t n_cells;    /* window cells it holds, shared ones included */
     uint32_t state;      /* the recurrent state it holds; CELLAR_NO_STATE: none */
@@ -853,10 +867,15 @@ CELLAR_API cellar_pos cellar_position_max(const cellar_memory *memory, cellar_se
 /* What a sequence is, in numbers. An unknown sequence is an empty one. */
 typedef struct cellar_sequence_info {
     cellar_pos pos_min, pos_max; /* -1: holds nothing */
-    cellar_pos pos_next;         /* where the next token goes; 0 when empty */
     /*
-     * The sequence can be cut off and continued at every held position from here on without reading
-     * again; 0: at all of them. (Places before may still be possible: cellar_can_continue.)
+     * Where the next token goes: pos_max + 1; behind an image its largest coordinate + 1; empty: 0;
+     * INT32_MAX: nowhere.
+     */
+    cellar_pos pos_next;
+    /*
+     * The sequence can be cut off and continued at, or behind, every held position from here on
+     * without reading again; 0: at all of them; INT32_MAX: at none behind a gap among the sinks.
+     * (Places before may still be possible: cellar_can_continue.)
      */
     cellar_pos rewind_min;
     uint32_t n_cells;  /* cells and states held, over all groups */
@@ -878,10 +897,11 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_get_sequence(const cellar_memory
 
 /*
  * Can the sequence be continued at position n, if [n, end) were removed, without reading anything
- * again and without a checkpoint? CELLAR_OK: yes: n is 0, or position n - 1 is held and every group
- * has what a query at n must see. CELLAR_REPLAY: no; *replay_from (may be NULL) is the position from
- * which tokens have to be read again: where cellar_rewind would go. CELLAR_INVALID. Cost: a binary
- * search of the runs, and a look at its checkpoints.
+ * again and without a checkpoint? CELLAR_OK: yes: n is 0, or position n - 1 is held (or was the
+ * last one that all windows gave up), and every group has what a query at n must see.
+ * CELLAR_REPLAY: no; *replay_from (may be NULL) is the position from which tokens have to be read
+ * again: where cellar_rewind would go. CELLAR_INVALID. Cost: a binary search of the runs, and a
+ * look at its checkpoints.
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_can_continue(const cellar_memory *memory,
                                                              cellar_seq seq, cellar_pos n,
@@ -1039,11 +1059,11 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_confirm_moves(cellar_memory *mem
 /*
  * Move at most max_rows cells so that runs become longer and held cells lie lower. Never needed:
  * free cells are always usable; it makes attention stream better and lowers n_kv. Deterministic; calls
- * of one size come to an end. *n_moved (may be NULL): cells moved; 0: there is nothing left to do.
- * (Fewer than max_rows says the same, but for external groups, where a call moves no row twice and
- * none before cellar_confirm_moves, and for cells at which several sequences part, which must not be
- * parted by a call that ends there.) After a failure what was moved before it stays moved, which only
- * cell numbers show. CELLAR_INVALID, CELLAR_BUSY, CELLAR_NO_MEMORY, CELLAR_IO.
+ * of one size come to an end. *n_moved (may be NULL): cells moved. 0 is the sign that calls of this
+ * size (>= 1) have nothing left to do; fewer than max_rows is no sign, since a call moves no row of an
+ * external group twice, and does not end between cells at which several sequences part. After a
+ * failure what was moved before it stays moved, which only cell numbers show. CELLAR_INVALID,
+ * CELLAR_BUSY (also while moves wait for cellar_confirm_moves), CELLAR_NO_MEMORY, CELLAR_IO.
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_compact(cellar_memory *memory, uint32_t max_rows,
                                                         uint32_t *n_moved, cellar_error *error);
@@ -1058,7 +1078,7 @@ typedef struct cellar_group_info {
     uint32_t n_cells; /* over all pools, cells that only fill up blocks included; or states */
     uint32_t n_used;  /* held by a sequence or a checkpoint, or reserved by the open step */
     uint32_t n_free;
-    uint64_t row_bytes; /* of one cell over all layers; of one state */
+    uint64_t row_bytes; /* of one cell over all layers; of one state, padding not counted */
     bool is_external;
 } cellar_group_info;
 

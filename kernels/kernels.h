@@ -118,14 +118,26 @@ void cl_kernels_fill(cl_kernels *table, uint32_t mask);
 enum {
     CL_WEIGHT_F32 = 0,
     CL_WEIGHT_F16 = 1,
+    CL_WEIGHT_Q4_0 = 2,
+    CL_WEIGHT_Q4_1 = 3,
+    CL_WEIGHT_Q5_0 = 6,
+    CL_WEIGHT_Q5_1 = 7,
     CL_WEIGHT_Q8_0 = 8,
+    CL_WEIGHT_Q2_K = 10,
+    CL_WEIGHT_Q3_K = 11,
+    CL_WEIGHT_Q4_K = 12,
+    CL_WEIGHT_Q5_K = 13,
+    CL_WEIGHT_Q6_K = 14,
+    CL_WEIGHT_IQ4_NL = 20,
+    CL_WEIGHT_IQ4_XS = 23,
     CL_WEIGHT_BF16 = 30,
-    CL_WEIGHT_TYPES = 31 /* length of the tables below */
+    CL_WEIGHT_MXFP4 = 39,
+    CL_WEIGHT_TYPES = 40 /* length of the tables below */
 };
 
 /*
  * One weight type. A row holds n_in numbers in blocks of `block` numbers and `block_bytes` bytes.
- * Q8_0: f16 scale d, then 32 int8; value = d * q.
+ * Q8_0: f16 scale d, then 32 int8; value = d * q. The other packed types: weights.h.
  */
 typedef struct cl_weight {
     uint32_t block, block_bytes; /* 0: the type is not known */
@@ -162,5 +174,6 @@ void cl_hadamard_fill_scalar(cl_kernels *table);
 void cl_hadamard_fill_avx2(cl_kernels *table);
 void cl_matmul_fill_scalar(cl_matmul_table *table);
 void cl_matmul_fill_avx2(cl_matmul_table *table);
+void cl_matmul_tiles_fill_avx2(cl_matmul_table *table);
 
 #endif /* CL_KERNELS_H */

@@ -15,7 +15,10 @@ void cl_matmul_fill(cl_matmul_table *table, uint32_t mask)
 
     const uint32_t usable = mask & cl_cpu_detect();
 #if defined(__x86_64__)
-    if (usable & CL_CPU_AVX2) cl_matmul_fill_avx2(table);
+    if (usable & CL_CPU_AVX2) {
+        cl_matmul_fill_avx2(table);
+        cl_matmul_tiles_fill_avx2(table);
+    }
 #else
     (void)usable;
 #endif

@@ -15,6 +15,7 @@
 
 #include "half.h"
 #include "lanes.h"
+#include "weights.h"
 
 enum {
     TILE = 256,         /* numbers decoded at a time; a multiple of every block and of LANES */
@@ -110,10 +111,21 @@ DEFINE_TYPE(f16, 1, 2)
 DEFINE_TYPE(bf16, 1, 2)
 DEFINE_TYPE(q8_0, 32, 34)
 
+#define DEFINE_BY_TILE(name, number, block, block_bytes)                                           \
+    static void decode_##name(float *to, const void *row, size_t n)                                \
+    {                                                                                              \
+        weights_decode_##name(to, row, n);                                                         \
+    }                                                                                              \
+    DEFINE_TYPE(name, block, block_bytes)
+WEIGHTS_BY_TILE(DEFINE_BY_TILE)
+
 void cl_matmul_fill_scalar(cl_matmul_table *table)
 {
     table->weight[CL_WEIGHT_F32] = (cl_weight){1, 4, decode_f32, matmul_f32};
     table->weight[CL_WEIGHT_F16] = (cl_weight){1, 2, decode_f16, matmul_f16};
     table->weight[CL_WEIGHT_BF16] = (cl_weight){1, 2, decode_bf16, matmul_bf16};
     table->weight[CL_WEIGHT_Q8_0] = (cl_weight){32, 34, decode_q8_0, matmul_q8_0};
+#define FILL_BY_TILE(name, number, block, block_bytes)                                             \
+    table->weight[number] = (cl_weight){block, block_bytes, decode_##name, matmul_##name};
+    WEIGHTS_BY_TILE(FILL_BY_TILE)
 }

@@ -242,6 +242,12 @@ static cellar_status check_emptiness(const cl_group *group, cellar_error *error)
             CL_FAIL(error, CELLAR_CORRUPT, sequence->id,
                     "sequence %d has lost something in group %u, which keeps everything",
                     (int)sequence->id, group->index);
+        if (sequence->begin != 0 &&
+            (group->kind != CELLAR_LAYER_RECURRENT || sequence->begin < 0 ||
+             (sequence->runs.n > 0 && sequence->runs.items[0].pos < sequence->begin)))
+            CL_FAIL(error, CELLAR_CORRUPT, sequence->id,
+                    "sequence %d begins at %d in group %u, and holds something before that",
+                    (int)sequence->id, (int)sequence->begin, group->index);
         if (sequence->runs.n == 0 && sequence->lost.n == 0 && !is_participant(group, slot))
             CL_FAIL(error, CELLAR_CORRUPT, sequence->id, "sequence %d holds nothing but exists",
                     (int)sequence->id);

@@ -63,11 +63,10 @@ static cellar_status check_buckets(const cellar_buckets *buckets, uint32_t layer
 {
     if (buckets->n == 0) return CELLAR_OK;
     uint32_t exact = buckets->n / 2 / (buckets->is_bidirectional ? 2 : 1);
-    if (buckets->n > MAX_BUCKETS || buckets->n % (buckets->is_bidirectional ? 4 : 2) != 0)
-        CL_FAIL(
-            error, CELLAR_INVALID, layer,
-            "layer %u: buckets.n %u is not even (a multiple of 4 if bidirectional) and at most %u",
-            layer, buckets->n, MAX_BUCKETS);
+    if (buckets->n > MAX_BUCKETS || buckets->n % 2 != 0)
+        CL_FAIL(error, CELLAR_INVALID, layer,
+                "layer %u: buckets.n %u is not an even number of at most %u", layer, buckets->n,
+                MAX_BUCKETS);
     if (buckets->max_distance <= exact || buckets->max_distance > MAX_CELLS)
         CL_FAIL(error, CELLAR_INVALID, layer, "layer %u: buckets.max_distance %u is not in %u..%u",
                 layer, buckets->max_distance, exact + 1, MAX_CELLS);

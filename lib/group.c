@@ -154,20 +154,23 @@ cellar_status cl_group_prepare_shift(cl_group *group, cellar_seq seq, cl_range r
                                      cellar_error *error)
 {
     if (group->kind == CELLAR_LAYER_RECURRENT)
-        CL_TRY(cl_recurrent_prepare_move(group, seq, range, delta >= 0, error));
+        CL_TRY(cl_recurrent_prepare_shift(group, seq, range, delta, error));
     return cl_sequences_prepare_shift(&group->sequences, seq, range, delta, error);
 }
 
 void cl_group_shift(cl_group *group, cellar_seq seq, cl_range range, int64_t delta)
 {
-    cl_sequences_shift(&group->sequences, seq, range, delta);
+    if (group->kind == CELLAR_LAYER_RECURRENT)
+        cl_recurrent_shift(group, seq, range, delta);
+    else
+        cl_sequences_shift(&group->sequences, seq, range, delta);
 }
 
 cellar_status cl_group_prepare_divide(cl_group *group, cellar_seq seq, cl_range range,
                                       int64_t divisor, cellar_error *error)
 {
     if (group->kind == CELLAR_LAYER_RECURRENT)
-        CL_TRY(cl_recurrent_prepare_move(group, seq, range, false, error));
+        CL_TRY(cl_recurrent_prepare_divide(group, seq, range, error));
     return cl_sequences_prepare_divide(&group->sequences, seq, range, divisor, error);
 }
 

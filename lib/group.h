@@ -246,7 +246,10 @@ cellar_status cl_recurrent_prepare_remove(cl_group *group, cellar_seq seq, cl_ra
 cellar_status cl_recurrent_prepare_copy(cl_group *group, cellar_seq from, cellar_seq to,
                                         cl_range range, cellar_error *error);
 void cl_recurrent_copy(cl_group *group, cellar_seq from, cellar_seq to, cl_range range);
-cellar_status cl_recurrent_prepare_move(cl_group *group, cellar_seq seq, cl_range range, bool is_up,
-                                        cellar_error *error);
+cellar_status cl_recurrent_prepare_shift(cl_group *group, cellar_seq seq, cl_range range,
+                                         int64_t delta, cellar_error *error);
+void cl_recurrent_shift(cl_group *group, cellar_seq seq, cl_range range, int64_t delta);
+cellar_status cl_recurrent_prepare_divide(cl_group *group, cellar_seq seq, cl_range range,
+                                          cellar_error *error);
 
 #endif /* CL_GROUP_H */

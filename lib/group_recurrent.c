@@ -44,16 +44,33 @@ static cellar_pos nearest_state(const cl_group *group, cellar_seq seq, int64_t n
     return held > in_checkpoint ? held : in_checkpoint;
 }
 
+/* A range against what a sequence has read. */
+typedef struct extent {
+    int64_t begin, next; /* it has read [begin, next); next 0: nothing */
+    bool is_touched;     /* the range holds something of that */
+    bool is_end;         /* and the last of it */
+    bool is_whole;       /* and all of it */
+} extent;
+
+static extent extent_of(const cl_group *group, cellar_seq seq, cl_range range)
+{
+    uint32_t slot = cl_sequence_table_find(&group->sequences.table, seq);
+    extent e = {.next = next_of(cl_group_runs(group, seq))};
+    if (slot != CL_NO_SLOT) e.begin = group->sequences.table.items[slot].begin;
+    e.is_touched = e.next > 0 && range.p0 < range.p1 && range.p0 < e.next && range.p1 > e.begin;
+    e.is_end = e.is_touched && range.p1 >= e.next;
+    e.is_whole = e.is_end && range.p0 <= e.begin;
+    return e;
+}
+
 cellar_status cl_recurrent_prepare_remove(cl_group *group, cellar_seq seq, cl_range range,
                                           cellar_error *error)
 {
-    const cl_runs *runs = cl_group_runs(group, seq);
-    int64_t next = next_of(runs);
-    bool is_nothing = next == 0 || range.p0 >= range.p1 || range.p0 >= next;
-    bool is_end = range.p1 >= next, is_whole = is_end && range.p0 == 0;
-    if (is_nothing || is_whole || (is_end && holds(runs, range.p0 - 1))) return CELLAR_OK;
+    extent e = extent_of(group, seq, range);
+    if (!e.is_touched || e.is_whole) return CELLAR_OK;
+    if (e.is_end && holds(cl_group_runs(group, seq), range.p0 - 1)) return CELLAR_OK;
     cellar_pos at = nearest_state(group, seq, range.p0);
-    if (!is_end)
+    if (!e.is_end)
         CL_FAIL_BECAUSE(error, CELLAR_REFUSED, CELLAR_REASON_STATE_IS_WHOLE, at,
                         "sequence %d: a recurrent state cannot forget [%lld, %lld), only an end",
                         (int)seq, (long long)range.p0, (long long)range.p1);
@@ -63,74 +80,95 @@ cellar_status cl_recurrent_prepare_remove(cl_group *group, cellar_seq seq, cl_ra
         (int)seq, (long long)range.p0, (int)at);
 }
 
-cellar_status cl_recurrent_prepare_move(cl_group *group, cellar_seq seq, cl_range range, bool is_up,
-                                        cellar_error *error)
+static cellar_status refuse_part(cellar_seq seq, cl_range range, cellar_error *error)
 {
-    const cl_runs *runs = cl_group_runs(group, seq);
-    int64_t next = next_of(runs);
-    if (next == 0 || range.p0 >= range.p1 || range.p0 >= next) return CELLAR_OK;
-    if (range.p0 == 0 && range.p1 >= next && is_up) return CELLAR_OK;
     CL_FAIL_BECAUSE(error, CELLAR_REFUSED, CELLAR_REASON_STATE_IS_WHOLE, range.p0,
                     "sequence %d: what a recurrent state has read cannot be moved in part",
                     (int)seq);
 }
 
+cellar_status cl_recurrent_prepare_shift(cl_group *group, cellar_seq seq, cl_range range,
+                                         int64_t delta, cellar_error *error)
+{
+    extent e = extent_of(group, seq, range);
+    if (!e.is_touched || delta == 0) return CELLAR_OK;
+    int64_t last = (e.is_end ? e.next : range.p1) - 1;
+    if (last + delta > INT32_MAX - 1)
+        CL_FAIL(error, CELLAR_INVALID, last,
+                "shift of sequence %d by %lld: position %lld would become %lld, above the largest",
+                (int)seq, (long long)delta, (long long)last, (long long)(last + delta));
+    if (!e.is_whole) return refuse_part(seq, range, error);
+    /* Below 0 tokens are forgotten: all of them, or none. */
+    if (e.begin + delta >= 0 || e.next - 1 + delta < 0) return CELLAR_OK;
+    CL_FAIL_BECAUSE(error, CELLAR_REFUSED, CELLAR_REASON_STATE_IS_WHOLE, e.begin,
+                    "shift of sequence %d by %lld: a recurrent state has read from position %lld "
+                    "on and cannot forget what would stand below 0",
+                    (int)seq, (long long)delta, (long long)e.begin);
+}
+
+void cl_recurrent_shift(cl_group *group, cellar_seq seq, cl_range range, int64_t delta)
+{
+    uint32_t slot = cl_sequence_table_find(&group->sequences.table, seq);
+    if (!extent_of(group, seq, range).is_whole) return;
+    cl_sequence *sequence = &group->sequences.table.items[slot];
+    int64_t begin = sequence->begin + delta;
+    sequence->begin = begin > 0 ? (int32_t)begin : 0; /* below 0: all of it goes */
+    cl_sequences_shift(&group->sequences, seq, range, delta);
+}
+
+cellar_status cl_recurrent_prepare_divide(cl_group *group, cellar_seq seq, cl_range range,
+                                          cellar_error *error)
+{
+    return extent_of(group, seq, range).is_touched ? refuse_part(seq, range, error) : CELLAR_OK;
+}
+
 /* ---- copy ------------------------------------------------------------------------------------ */
 
 /*
- * The runs that a copy of [0, p1) takes along: those of the sequence if it ends there, else the one state
- * at p1 - 1, from its own list or from a checkpoint. *n 0: nothing.
+ * What a copy of a beginning, up to p1, takes along: the first n of these runs, as far as they lie before
+ * p1. They are the sequence's own, or that of a checkpoint at p1 if it does not keep that state itself (nor
+ * an older one then). NULL: there is none to go on from.
  */
-static const cl_run *copied_runs(const cl_group *group, cellar_seq from, int64_t p1, uint32_t *n,
-                                 cl_run *single)
+static const cl_runs *find_copied(const cl_group *group, cellar_seq from, int64_t p1, uint32_t *n)
 {
     const cl_runs *runs = cl_group_runs(group, from);
-    *n = 0;
-    if (p1 >= next_of(runs)) {
-        *n = runs->n;
-        return runs->items;
+    if (p1 < next_of(runs) && !holds(runs, p1 - 1)) {
+        cellar_pos at = 0;
+        uint32_t checkpoint = CL_NO_CHECKPOINT;
+        if (group->checkpoints)
+            checkpoint = cl_checkpoints_find(group->checkpoints, from, (cellar_pos)p1, &at);
+        if (checkpoint == CL_NO_CHECKPOINT || at != p1) return NULL;
+        runs = &cl_checkpoints_pin(group->checkpoints, checkpoint, group->index)->runs;
     }
-    uint32_t i = cl_runs_find(runs, p1 - 1);
-    if (holds(runs, p1 - 1)) {
-        *n = 1;
-        (void)cl_run_clip(&runs->items[i], p1 - 1, p1, single);
-        return single;
-    }
-    cellar_pos at;
-    uint32_t checkpoint = group->checkpoints
-                              ? cl_checkpoints_find(group->checkpoints, from, (cellar_pos)p1, &at)
-                              : CL_NO_CHECKPOINT;
-    if (checkpoint == CL_NO_CHECKPOINT || at != p1) return NULL;
-    const cl_pin *pin = cl_checkpoints_pin(group->checkpoints, checkpoint, group->index);
-    *n = pin->runs.n;
-    return pin->runs.items;
+    uint32_t first;
+    cl_sequences_find_range(runs, (cl_range){0, p1}, &first, n);
+    return runs;
 }
 
 cellar_status cl_recurrent_prepare_copy(cl_group *group, cellar_seq from, cellar_seq to,
                                         cl_range range, cellar_error *error)
 {
-    const cl_runs *source = cl_group_runs(group, from);
-    int64_t from_next = next_of(source), to_next = next_of(cl_group_runs(group, to));
-    if (range.p0 >= from_next && range.p0 >= to_next) return CELLAR_OK;
-    if (range.p0 > 0)
+    extent source = extent_of(group, from, range), target = extent_of(group, to, range);
+    if (!source.is_touched) {
+        CL_TRY(cl_recurrent_prepare_remove(group, to, range, error));
+        return cl_sequences_prepare_remove(&group->sequences, to, range, error);
+    }
+    if (range.p0 > source.begin)
         CL_FAIL_BECAUSE(error, CELLAR_REFUSED, CELLAR_REASON_STATE_IS_WHOLE, 0,
                         "sequence %d: a recurrent state can only be copied from its beginning",
                         (int)from);
-    if (to_next > range.p1)
-        CL_FAIL_BECAUSE(
-            error, CELLAR_REFUSED, CELLAR_REASON_STATE_IS_WHOLE, 0,
-            "sequence %d has read on to %lld behind the copied range: remove that first", (int)to,
-            (long long)to_next);
-    cl_run single;
-    uint32_t n, slot;
-    const cl_run *runs = copied_runs(group, from, range.p1, &n, &single);
-    if (from_next > range.p1 && !runs)
+    if (target.next > 0 && !target.is_whole)
+        CL_FAIL_BECAUSE(error, CELLAR_REFUSED, CELLAR_REASON_STATE_IS_WHOLE, 0,
+                        "sequence %d has read [%lld, %lld), which is not all in the copied range: "
+                        "remove that first",
+                        (int)to, (long long)target.begin, (long long)target.next);
+    uint32_t n = 0, slot;
+    if (!find_copied(group, from, range.p1, &n))
         CL_FAIL_BECAUSE(
             error, CELLAR_REFUSED, CELLAR_REASON_NO_STATE, nearest_state(group, from, range.p1),
             "sequence %d: the state at position %lld is not kept", (int)from, (long long)range.p1);
-    if (n == 0 && to_next == 0) return CELLAR_OK;
     CL_TRY(cl_sequences_add(&group->sequences, to, &slot, error));
-    cellar_status status = cl_sequences_reserve(&group->sequences, slot, (uint64_t)n + 2, error);
+    cellar_status status = cl_sequences_reserve(&group->sequences, slot, n + 2ull, error);
     if (status != CELLAR_OK) cl_sequences_drop_if_empty(&group->sequences, slot);
     return status;
 }
@@ -138,14 +176,21 @@ cellar_status cl_recurrent_prepare_copy(cl_group *group, cellar_seq from, cellar
 void cl_recurrent_copy(cl_group *group, cellar_seq from, cellar_seq to, cl_range range)
 {
     cl_sequences *sequences = &group->sequences;
-    uint32_t slot = cl_sequence_table_find(&sequences->table, to), n;
-    if (slot == CL_NO_SLOT || range.p0 > 0) return;
-    cl_run single;
-    const cl_run *runs = copied_runs(group, from, range.p1, &n, &single);
-    for (uint32_t i = 0; i < n; i++)
-        cl_cells_hold(&sequences->cells, runs[i].cell, runs[i].len);
-    cl_sequences_replace(sequences, slot, (cl_range){0, INT64_MAX}, runs, n);
-    cl_sequences_drop_if_empty(sequences, slot);
+    extent source = extent_of(group, from, range);
+    if (!source.is_touched) {
+        cl_sequences_remove(sequences, to, range);
+        return;
+    }
+    uint32_t slot = cl_sequence_table_find(&sequences->table, to), n = 0;
+    const cl_runs *runs = find_copied(group, from, range.p1, &n);
+    /* Hold before releasing: a state that both have must not become free in between. */
+    for (uint32_t i = 0; i < n; i++) {
+        cl_run part;
+        if (cl_run_clip(&runs->items[i], 0, range.p1, &part))
+            cl_cells_hold(&sequences->cells, part.cell, part.len);
+    }
+    cl_sequences_replace(sequences, slot, (cl_range){0, range.p1}, runs->items, n);
+    sequences->table.items[slot].begin = (int32_t)source.begin;
 }
 
 /* ---- begin ----------------------------------------------------------------------------------- */
@@ -259,18 +304,22 @@ static uint32_t take_state(cl_group *group, cellar_pos pos, cellar_token token)
  * Must the state after a token stay when the step is over? Among the last 1 + n_rollback of all of its
  * sequences, or where a checkpoint is planned.
  */
-static bool is_kept(const begin_state *b, uint32_t token, bool *is_checkpoint)
+static bool is_kept(const begin_state *b, uint32_t token, bool *is_recent)
 {
     const cl_step *step = b->step;
     int64_t pos = step->positions[token];
-    bool is_recent = false;
+    *is_recent = false;
     for (uint32_t k = step->member_begin[token]; k < step->member_begin[token + 1]; k++) {
         int64_t last = b->members[step->member_of[k]].last_pos;
-        is_recent = is_recent || pos >= last - (int64_t)b->group->n_rollback;
+        *is_recent = *is_recent || pos >= last - (int64_t)b->group->n_rollback;
     }
-    *is_checkpoint = b->group->checkpoints &&
-                     cl_checkpoints_is_planned(b->group->checkpoints, token);
-    return is_recent || *is_checkpoint;
+    return *is_recent ||
+           (b->group->checkpoints && cl_checkpoints_is_planned(b->group->checkpoints, token));
+}
+
+static bool is_any_planned(const cl_group *group)
+{
+    return group->checkpoints && group->checkpoints->n_planned > 0;
 }
 
 /* The token's sequences will hold the state; the first of them does already. */
@@ -343,7 +392,7 @@ static cellar_status choose_target(begin_state *b, uint32_t token, bool ends_seg
 {
     cl_group *group = b->group;
     cl_cells *cells = &group->sequences.cells;
-    bool is_checkpoint, kept = is_kept(b, token, &is_checkpoint);
+    bool is_recent, kept = is_kept(b, token, &is_recent);
     *target = CELLAR_NO_STATE;
     if (!kept && !ends_segment) return CELLAR_OK;
     uint32_t transit = ends_segment ? own_transit(b, token) : CELLAR_NO_STATE;
@@ -355,10 +404,10 @@ static cellar_status choose_target(begin_state *b, uint32_t token, bool ends_seg
     } else if (make_room(group)) {
         *target = take_state(group, b->step->positions[token], b->step->tokens[token]);
         if (!kept) group->transits[group->n_transits++] = *target;
-    } else if (ends_segment || is_final(b, token)) {
-        return fail_full(b);
-    } else if (is_checkpoint) {
+    } else if (!ends_segment && !is_recent) {
         cl_checkpoints_cancel_planned(group->checkpoints, token);
+    } else if (ends_segment || is_final(b, token) || is_any_planned(group)) {
+        return fail_full(b); /* it is begun again with fewer checkpoints: they come last */
     }
     if (*target == CELLAR_NO_STATE) return CELLAR_OK;
     if (kept) note_pending(b, token, *target);
@@ -413,12 +462,12 @@ static void release_transits(cl_group *group)
 
 void cl_recurrent_commit(cl_group *group, const cl_step *step)
 {
-    (void)step;
     for (uint32_t m = 0; m < group->n_participants; m++) {
         const cl_participant *participant = &group->participants[m];
-        cl_runs *runs = &group->sequences.table.items[participant->slot].runs;
+        cl_sequence *sequence = &group->sequences.table.items[participant->slot];
+        if (sequence->runs.n == 0) sequence->begin = step->members[m].first;
         for (uint32_t i = 0; i < participant->pending.n; i++)
-            cl_runs_append(runs, participant->pending.items[i]);
+            cl_runs_append(&sequence->runs, participant->pending.items[i]);
     }
     release_transits(group);
 }

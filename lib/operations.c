@@ -16,6 +16,39 @@ static cellar_status check_operation(const cellar_memory *memory, cellar_seq seq
     return cl_memory_range(p0, p1, range, error);
 }
 
+/* ---- where a change begins ------------------------------------------------------------------- */
+
+/*
+ * The smallest position of a range at which a sequence holds something in a group, or held something
+ * that was given up; INT64_MAX: there is nothing.
+ */
+static int64_t first_in_group(const cl_group *group, cellar_seq seq, cl_range range)
+{
+    uint32_t slot = cl_sequence_table_find(&group->sequences.table, seq);
+    if (slot == CL_NO_SLOT || range.p0 >= range.p1) return INT64_MAX;
+    const cl_sequence *sequence = &group->sequences.table.items[slot];
+    int64_t first = cl_lost_next(&sequence->lost, range.p0);
+    uint32_t i = cl_runs_find(&sequence->runs, range.p0);
+    if (i < sequence->runs.n) {
+        int64_t held = sequence->runs.items[i].pos;
+        if (group->kind == CELLAR_LAYER_RECURRENT)
+            held = sequence->begin; /* it has read all since */
+        if (held < first) first = held;
+    }
+    if (first >= range.p1) return INT64_MAX;
+    return first > range.p0 ? first : range.p0;
+}
+
+static int64_t first_in(const cellar_memory *memory, cellar_seq seq, cl_range range)
+{
+    int64_t first = INT64_MAX;
+    for (uint32_t g = 0; g < memory->n_groups; g++) {
+        int64_t its = first_in_group(&memory->groups[g], seq, range);
+        if (its < first) first = its;
+    }
+    return first;
+}
+
 /* ---- remove, rewind -------------------------------------------------------------------------- */
 
 /* A cut: [range) of a sequence goes. Groups that then could not go on at its beginning return to a
@@ -44,13 +77,14 @@ static cellar_status prepare_cut(cellar_memory *memory, const cut *c, cellar_err
 
 static void do_cut(cellar_memory *memory, const cut *c)
 {
+    int64_t first = first_in(memory, c->seq, c->range);
     for (uint32_t g = 0; g < memory->n_groups; g++) {
         if (returns(memory, g, c))
             cl_checkpoints_return(&memory->checkpoints, g, c->seq, c->checkpoint);
         else
             cl_group_remove(&memory->groups[g], c->seq, c->range);
     }
-    cl_checkpoints_forget(&memory->checkpoints, c->seq, c->range.p0);
+    cl_checkpoints_forget(&memory->checkpoints, c->seq, first);
 }
 
 /* The end of a sequence goes, from n on. */
@@ -118,13 +152,19 @@ cellar_status cellar_copy(cellar_memory *memory, cellar_seq from, cellar_seq to,
     if (from == to || range.p0 >= range.p1) return CELLAR_OK;
     bool is_far = cl_memory_pool_of(memory, from) != cl_memory_pool_of(memory, to);
     if (is_far) CL_TRY(cl_memory_check_moves(memory, error));
+    /* Checkpoints go along with a beginning: what has the same past can be returned to alike. Not to
+     * another pool, where their cells would be worth nothing. */
+    cl_range before = {0, range.p0};
+    bool is_shared = !is_far && first_in(memory, from, before) == INT64_MAX &&
+                     first_in(memory, to, before) == INT64_MAX;
+    if (is_shared) range.p0 = 0;
     uint32_t g = 0;
     cellar_status status = CELLAR_OK;
     for (; g < memory->n_groups; g++) {
         status = cl_group_prepare_copy(&memory->groups[g], from, to, range, error);
         if (status != CELLAR_OK) break;
     }
-    if (status == CELLAR_OK && !is_far)
+    if (status == CELLAR_OK && is_shared)
         status = cl_checkpoints_prepare_copy(&memory->checkpoints, from, to, range, error);
     if (status != CELLAR_OK) {
         while (g-- > 0)
@@ -133,8 +173,6 @@ cellar_status cellar_copy(cellar_memory *memory, cellar_seq from, cellar_seq to,
     }
     for (g = 0; g < memory->n_groups; g++)
         cl_group_copy(&memory->groups[g], from, to, range);
-    /* A checkpoint holds cells of one pool: in the other one it would be worth nothing. */
-    bool is_shared = !is_far && range.p0 == 0;
     if (is_shared) cl_checkpoints_copy(&memory->checkpoints, from, to, range);
     int64_t unchanged = is_shared ? range.p1 : range.p0;
     if (unchanged < INT64_MAX) cl_checkpoints_forget(&memory->checkpoints, to, unchanged);
@@ -171,10 +209,12 @@ cellar_status cellar_shift(cellar_memory *memory, cellar_seq seq, cellar_pos p0,
     if (range.p0 >= range.p1 || delta == 0) return CELLAR_OK;
     for (uint32_t g = 0; g < memory->n_groups; g++)
         CL_TRY(cl_group_prepare_shift(&memory->groups[g], seq, range, delta, error));
+    /* Nothing changes before the first token that moves, nor before where that comes to stand. */
+    int64_t first = first_in(memory, seq, range);
+    if (first < INT64_MAX && delta < 0) first = first + delta > 0 ? first + delta : 0;
     for (uint32_t g = 0; g < memory->n_groups; g++)
         cl_group_shift(&memory->groups[g], seq, range, delta);
-    /* What moves down lands on positions before the range. */
-    cl_checkpoints_forget(&memory->checkpoints, seq, delta < 0 ? range.p0 + delta : range.p0);
+    cl_checkpoints_forget(&memory->checkpoints, seq, first);
     return CELLAR_OK;
 }
 
@@ -187,9 +227,10 @@ cellar_status cellar_divide(cellar_memory *memory, cellar_seq seq, cellar_pos p0
     if (range.p0 >= range.p1 || divisor == 1) return CELLAR_OK;
     for (uint32_t g = 0; g < memory->n_groups; g++)
         CL_TRY(cl_group_prepare_divide(&memory->groups[g], seq, range, divisor, error));
+    int64_t first = first_in(memory, seq, range);
     for (uint32_t g = 0; g < memory->n_groups; g++)
         cl_group_divide(&memory->groups[g], seq, range, divisor);
-    cl_checkpoints_forget(&memory->checkpoints, seq, range.p0 / divisor);
+    if (first < INT64_MAX) cl_checkpoints_forget(&memory->checkpoints, seq, first / divisor);
     return CELLAR_OK;
 }
 
@@ -235,8 +276,9 @@ cellar_status cellar_checkpoint(cellar_memory *memory, cellar_seq seq, cellar_er
     cellar_pos next, last;
     cl_memory_position(memory, seq, &next, &last);
     if (next <= 0 || memory->checkpoints.n == 0) return CELLAR_OK;
-    CL_TRY(cellar_can_continue(memory, seq, next, NULL, error));
-    return cl_checkpoints_make(&memory->checkpoints, seq, next, error);
+    /* Where the next token may stand: an image reaches further on than its last position. */
+    CL_TRY(cellar_can_continue(memory, seq, last + 1, NULL, error));
+    return cl_checkpoints_make(&memory->checkpoints, seq, last + 1, error);
 }
 
 cellar_status cellar_drop_checkpoints(cellar_memory *memory, cellar_seq seq, cellar_pos p0,

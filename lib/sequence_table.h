@@ -19,6 +19,7 @@ typedef struct cl_sequence {
     uint32_t claim; /* the block it claims, CL_NO_BLOCK if none */
     uint32_t pool;  /* whose cells it holds */
     cl_runs lost;   /* window groups: positions that were given up; it exists also without runs */
+    int32_t begin;  /* recurrent groups: where the first token stands that its states have read */
     uint32_t next_vacant; /* while vacant: the next vacant slot, CL_NO_SLOT at the end */
 } cl_sequence;
 

@@ -95,8 +95,8 @@ static void set_window(cellar_layer *layer, cellar_window_kind kind, uint32_t n_
 static void set_buckets(matrix_layers *out, cellar_layer *layer, bool is_bidirectional,
                         uint64_t *random)
 {
-    static const uint32_t counts[] = {32, 8, 16, 6}; /* in both directions: multiples of 4 */
-    uint32_t n = counts[random_below(random, is_bidirectional ? 3 : 4)];
+    static const uint32_t counts[] = {32, 8, 16, 6, 2};
+    uint32_t n = counts[random_below(random, 5)];
     layer->buckets.n = n;
     layer->buckets.max_distance = n / 2 + (uint32_t)random_between(random, 1, 60);
     layer->buckets.is_bidirectional = is_bidirectional;

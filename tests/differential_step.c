@@ -267,6 +267,11 @@ static void note_wanted(diff_round *r, trial *t)
         for (uint32_t p = 0; p < r->model.n_pools; p++) {
             bool is_state = group->kind == CELLAR_LAYER_RECURRENT;
             r->permit.wanted[g][is_state ? 0 : p] += wanted[p];
+            if (is_state && p == 0) {
+                uint32_t most = memory_model_count_used(&r->model, g, 0) +
+                                memory_model_count_states(&r->model, &t->batch, group->n_kept);
+                r->permit.is_short_of_states = most > group->capacity[0];
+            }
             if (group->window.kind == CELLAR_WINDOW_NONE || wanted[p] == 0) continue;
             uint32_t needed = memory_model_count_needed(&r->model, g, p);
             bool is_short = r->permit.used[g][p] + wanted[p] > group->capacity[p];
@@ -276,12 +281,18 @@ static void note_wanted(diff_round *r, trial *t)
     }
 }
 
-/* Checkpoints may have been made behind marked tokens, or every so many positions. */
+/* Is a checkpoint to be made after token i, if possible: marked, or every so many positions? */
+static bool is_wanted(const diff_round *r, const trial *t, uint32_t i)
+{
+    uint32_t interval = r->model.checkpoint_interval;
+    return (t->batch.checkpoints && t->batch.checkpoints[i]) ||
+           (interval > 0 && ((int64_t)t->positions[i] + 1) % interval == 0);
+}
+
 static void expect_checkpoints(diff_round *r, const trial *t)
 {
     for (uint32_t i = 0; i < t->batch.n_tokens; i++) {
-        bool is_marked = t->batch.checkpoints && t->batch.checkpoints[i];
-        if (!is_marked && r->model.checkpoint_interval == 0) continue;
+        if (!is_wanted(r, t, i)) continue;
         uint32_t n;
         const cellar_seq *seqs = memory_model_batch_seqs(&t->batch, i, &n);
         for (uint32_t s = 0; s < n; s++) {
@@ -290,6 +301,34 @@ static void expect_checkpoints(diff_round *r, const trial *t)
                 memory_model_add_checkpoint(sequence, t->positions[i] + 1, false);
         }
     }
+}
+
+/* States that the step may have asked for and that were not free: checkpoints had to give them. */
+static uint32_t missing_states(const diff_round *r, const trial *t)
+{
+    uint32_t g = memory_model_recurrent_group(&r->model);
+    if (g == MODEL_NONE) return 0;
+    const model_group *group = &r->model.groups[g];
+    uint32_t n = memory_model_count_states(&r->model, &t->batch, group->n_kept);
+    for (uint32_t i = 0; i < t->batch.n_tokens; i++)
+        n += is_wanted(r, t, i);
+    uint32_t n_free = r->before.groups[group->real].n_free;
+    return n > n_free ? n - n_free : 0;
+}
+
+/* An aborted step: all is as before, but for checkpoints whose states it took. */
+static bool match_aborted(diff_round *r, const trial *t)
+{
+    uint32_t n_missing = missing_states(r, t);
+    if (memory_model_has_windows(&r->model)) return true;
+    if (n_missing == 0) return round_unchanged(r, "cellar_abort");
+    char why[200];
+    uint32_t group = (uint32_t)r->model.groups[memory_model_recurrent_group(&r->model)].real;
+    if (!drive_snapshot_take(&r->after, r->d.memory))
+        return round_fail(r, "the memory cannot be visited");
+    if (!drive_snapshot_within(&r->before, &r->after, group, n_missing, why))
+        return round_fail(r, "cellar_abort changed something: %s", why);
+    return true;
 }
 
 static bool finish(diff_round *r, trial *t, bool is_abort)
@@ -302,7 +341,7 @@ static bool finish(diff_round *r, trial *t, bool is_abort)
         cellar_abort(r->d.memory);
         r->model.next_id += t->batch.n_tokens; /* other rows for the next ones */
         r->out->tally[TALLY_ABORTS]++;
-        return memory_model_has_windows(&r->model) || round_unchanged(r, "cellar_abort");
+        return match_aborted(r, t);
     }
     if (!round_judge(r, "cellar_commit", cellar_commit(r->d.memory, &error), CELLAR_OK, &error, -1))
         return false;

@@ -11,7 +11,7 @@
 set -u
 : "${OUT:?the folder of the build}"
 shared=${CELLAR_SHARED:-../shared}
-[ $# -gt 0 ] || set -- llama llama-f16 llama-q8_0
+[ $# -gt 0 ] || set -- llama llama-f16 llama-q8_0 llama-q4_0 llama256-q4_k llama256-q6_k
 passed=0
 failed=0
 skipped=0

@@ -96,6 +96,7 @@ static void compare_with_comment(FILE *header, FILE *copy)
 {
     char wanted[512], line[512];
     while (next_line(header, wanted, sizeof wanted) && !strstr(wanted, "A WHOLE PROGRAM")) {}
+    while (next_line(header, wanted, sizeof wanted) && strcmp(wanted, "*") != 0) {} /* its end */
     int n_lines = 0;
     while (next_line(header, wanted, sizeof wanted) && !strstr(wanted, "RULES THAT HOLD")) {
         char *text = wanted + strspn(wanted, "* ");

@@ -106,6 +106,11 @@ void expect_untouched(check *c, const float *from, size_t n, const char *what); 
 /* What a half means, computed in double. */
 double true_half_value(uint16_t half);
 
+/* Number i of a row of packed weights, and where a block has its scale and (SIZE_MAX: has not) offset. */
+double true_packed_weight(int type, const unsigned char *row, size_t i);
+size_t scale_of_packed_block(int type);
+size_t offset_of_packed_block(int type);
+
 /* k u / (1 - k u), u = 2^-24: what k roundings in a row can do to a number, relatively. */
 double gamma_of(double k);
 /* A rounding near zero is off by at most this, whatever the relative bound says. */

@@ -8,7 +8,8 @@
  *
  *   ok   a_plain on f32: worst 2.1e-06 of 0.0001 standard deviations, 3 positions, 17 steps
  *
- * and the last line is `N passed, N failed, N skipped`. What is not built is skipped and says so.
+ * then comes a table of the worst differences by run and row types (K/V), and the last line is
+ * `N passed, N failed, N skipped`. What is not built is skipped and says so.
  * The model is looked for beside the trace, in ../models/random/, unless it is named. CELLAR_CPU
  * chooses the kernels. With F16 and Q8_0 weights the reference rounds activations, and so does the
  * replayer, to see more than that rounding; --exact leaves it out, and then the bars are wider
@@ -33,6 +34,7 @@ typedef struct arguments {
 
 typedef struct totals {
     unsigned passed, failed, skipped;
+    replay_table table;
 } totals;
 
 static int usage(const char *message)
@@ -148,7 +150,7 @@ static void replay_one(const model *m, const char *reason, const json_t *trace, 
                        const replay_settings *settings, totals *sum)
 {
     replay_outcome outcome = {.what = REPLAY_PASSED};
-    replay_config config;
+    replay_config config = {0};
     double bar = 0;
     if (m == NULL) {
         skip(&outcome, reason);
@@ -157,6 +159,9 @@ static void replay_one(const model *m, const char *reason, const json_t *trace, 
         replay_run(m, &config, run, settings, &outcome);
     }
     print_outcome(text_of(run, "name"), text_of(run, "cfg"), &outcome, bar);
+    if (outcome.what != REPLAY_SKIPPED && outcome.n_positions > 0) {
+        replay_table_add(&sum->table, text_of(run, "name"), &config, outcome.worst);
+    }
     sum->passed += outcome.what == REPLAY_PASSED;
     sum->failed += outcome.what == REPLAY_FAILED;
     sum->skipped += outcome.what == REPLAY_SKIPPED;
@@ -176,6 +181,7 @@ static int replay_trace(const arguments *a, const model *m, const char *reason, 
     if (sum.passed + sum.failed + sum.skipped == 0) {
         return usage("the trace has no such run");
     }
+    replay_table_print(&sum.table);
     printf("%u passed, %u failed, %u skipped\n", sum.passed, sum.failed, sum.skipped);
     return sum.failed > 0;
 }

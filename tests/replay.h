@@ -3,7 +3,7 @@
  *
  * replay.c reads the command line and the trace, replay_steps.c does the steps of a run,
  * replay_compare.c says how near the logits are and have to be, replay_rounding.c makes products
- * that round as the reference does.
+ * that round as the reference does, replay_table.c sums up what was seen.
  */
 #ifndef TESTS_REPLAY_H
 #define TESTS_REPLAY_H
@@ -63,6 +63,23 @@ void replay_run(const model *m, const replay_config *config, const json_t *run,
  * other is not, or the lengths differ.
  */
 double replay_compare(const float *logits, uint32_t n, const json_t *reference);
+
+/* The worst differences seen, by kind of run and by row types. All zero: empty. */
+#define REPLAY_TABLE_SIZE 32
+#define REPLAY_TABLE_NAME 24
+
+typedef struct replay_table {
+    uint32_t n_runs, n_rows;
+    char runs[REPLAY_TABLE_SIZE][REPLAY_TABLE_NAME];
+    char rows[REPLAY_TABLE_SIZE][REPLAY_TABLE_NAME]; /* K/V */
+    double worst[REPLAY_TABLE_SIZE][REPLAY_TABLE_SIZE];
+    bool is_there[REPLAY_TABLE_SIZE][REPLAY_TABLE_SIZE];
+    bool is_cut; /* something had no room */
+} replay_table;
+
+void replay_table_add(replay_table *table, const char *run, const replay_config *config,
+                      double worst);
+void replay_table_print(const replay_table *table); /* nothing if it is empty */
 
 /* Note a failure, if it is the first. */
 void replay_fail(replay_outcome *outcome, const char *format, ...)

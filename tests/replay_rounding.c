@@ -2,7 +2,8 @@
  * replay_rounding.c: products that round activations as the reference does.
  *
  * The reference multiplies F16 weights with activations rounded to binary16, and Q8_0 weights with
- * activations in Q8_0: blocks of 32 with the scale max|x| / 127, kept as binary16. We keep
+ * activations in Q8_0: blocks of 32 with the scale max|x| / 127, kept as binary16; so it does with Q4_0,
+ * and for K types in blocks of 256, with the scale kept as binary32. We keep
  * activations in f32, which is nearer to the truth and therefore further from the reference. Here
  * the activations are rounded in the same way, and then the real kernel computes; what remains
  * of the difference is what the replayer wants to see.
@@ -17,6 +18,7 @@
 #include <string.h>
 
 #define BLOCK 32u
+#define K_BLOCK 256u
 
 static cl_matmul_table real; /* what the wrappers call */
 static cl_kernels rows;      /* conversions to binary16 and back */
@@ -50,6 +52,21 @@ static void round_q8_0(float *x, uint32_t n)
     }
 }
 
+/* As the reference: the number of the largest magnitude becomes -127. */
+static void round_q8_k(float *x, uint32_t n)
+{
+    for (uint32_t start = 0; start + K_BLOCK <= n; start += K_BLOCK) {
+        float most = 0;
+        for (uint32_t i = 0; i < K_BLOCK; i++) {
+            if (fabsf(x[start + i]) > fabsf(most)) most = x[start + i];
+        }
+        float inverse = most != 0 ? -127.0f / most : 0, scale = most != 0 ? 1 / inverse : 0;
+        for (uint32_t i = 0; i < K_BLOCK; i++) {
+            x[start + i] = fminf(127, nearbyintf(x[start + i] * inverse)) * scale;
+        }
+    }
+}
+
 /* The arguments of a product, as kernels.h has them. */
 #define PRODUCT                                                                                    \
     const void *w, size_t row_bytes, uint32_t n_in, uint32_t first, uint32_t last, const float *x, \
@@ -70,17 +87,17 @@ static void multiply(const cl_weight *kernel, void (*round_row)(float *x, uint32
     free(rounded);
 }
 
-static void multiply_f16(PRODUCT)
-{
-    multiply(&real.weight[CL_WEIGHT_F16], round_f16, w, row_bytes, n_in, first, last, x, x_stride,
-             n_tokens, y, y_stride);
-}
-
-static void multiply_q8_0(PRODUCT)
-{
-    multiply(&real.weight[CL_WEIGHT_Q8_0], round_q8_0, w, row_bytes, n_in, first, last, x, x_stride,
-             n_tokens, y, y_stride);
-}
+#define DEFINE_PRODUCT(name, type, round)                                                          \
+    static void multiply_##name(PRODUCT)                                                           \
+    {                                                                                              \
+        multiply(&real.weight[type], round, w, row_bytes, n_in, first, last, x, x_stride,          \
+                 n_tokens, y, y_stride);                                                           \
+    }
+DEFINE_PRODUCT(f16, CL_WEIGHT_F16, round_f16)
+DEFINE_PRODUCT(q8_0, CL_WEIGHT_Q8_0, round_q8_0)
+DEFINE_PRODUCT(q4_0, CL_WEIGHT_Q4_0, round_q8_0)
+DEFINE_PRODUCT(q4_k, CL_WEIGHT_Q4_K, round_q8_k)
+DEFINE_PRODUCT(q6_k, CL_WEIGHT_Q6_K, round_q8_k)
 
 void replay_rounding_fill(cl_matmul_table *table, uint32_t cpu_mask)
 {
@@ -89,4 +106,7 @@ void replay_rounding_fill(cl_matmul_table *table, uint32_t cpu_mask)
     *table = real;
     table->weight[CL_WEIGHT_F16].matmul = multiply_f16;
     table->weight[CL_WEIGHT_Q8_0].matmul = multiply_q8_0;
+    table->weight[CL_WEIGHT_Q4_0].matmul = multiply_q4_0;
+    table->weight[CL_WEIGHT_Q4_K].matmul = multiply_q4_k;
+    table->weight[CL_WEIGHT_Q6_K].matmul = multiply_q6_k;
 }

@@ -241,6 +241,14 @@ static void do_shift(replay *r)
     check_status(r, status, &error);
 }
 
+static void do_divide(replay *r)
+{
+    cellar_error error;
+    cellar_status status = cellar_divide(engine_memory(r->engine), argument(r, 0), argument(r, 1),
+                                         argument(r, 2), argument(r, 3), &error);
+    check_status(r, status, &error);
+}
+
 static void do_clear(replay *r)
 {
     cellar_error error;
@@ -254,8 +262,8 @@ typedef struct step_kind {
 
 static const step_kind kinds[] = {
     {"decode", do_decode}, {"seq_rm", do_remove},    {"seq_cp", do_copy},
-    {"seq_keep", do_keep}, {"seq_add", do_shift},    {"clear", do_clear},
-    {"encode", NULL},      {"seq_div", NULL},        {"state_save", NULL},
+    {"seq_keep", do_keep}, {"seq_add", do_shift},    {"seq_div", do_divide},
+    {"clear", do_clear},   {"encode", NULL},         {"state_save", NULL},
     {"state_load", NULL},  {"state_seq_save", NULL}, {"state_seq_load", NULL},
 };
 

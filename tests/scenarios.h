@@ -25,6 +25,7 @@ extern const scenario scenarios_defects[];     /* faults of the original, by num
 extern const scenario scenarios_windows[];     /* S04, S06; sliding windows */
 extern const scenario scenarios_recurrent[];   /* S16; recurrent and hybrid memories */
 extern const scenario scenarios_checkpoints[]; /* S04, S17: going back to a checkpoint */
+extern const scenario scenarios_kept[];        /* which checkpoints stay */
 extern const scenario scenarios_pools[];       /* S07; several pools, splits of batches */
 extern const scenario scenarios_positions[];   /* S12; division, M-RoPE, settling */
 extern const scenario scenarios_types[];       /* S11; quantised rows */

@@ -273,8 +273,8 @@ static void d19(void)
 
 static void ask_for_parts(drive *d, void *argument)
 {
-    bool is_hybrid = *(const bool *)argument;
     cellar_error error = {0};
+    (void)argument;
     CHECK(cellar_remove(d->memory, A, 0, 4, &error) == CELLAR_REFUSED); /* a beginning */
     CHECK(error.reason == CELLAR_REASON_STATE_IS_WHOLE && error.message[0]);
     CHECK(cellar_remove(d->memory, A, 3, 6, &error) == CELLAR_REFUSED); /* a middle */
@@ -287,7 +287,8 @@ static void ask_for_parts(drive *d, void *argument)
     CHECK(cellar_remove(d->memory, A, 4, 4, NULL) == CELLAR_OK); /* nothing is always possible */
     CHECK(cellar_remove(d->memory, A, 50, -1, NULL) == CELLAR_OK);
     CHECK(cellar_shift(d->memory, A, 0, -1, INT32_MAX, NULL) == CELLAR_INVALID);
-    if (is_hybrid) CHECK(cellar_shift(d->memory, A, 0, -1, -5, NULL) == CELLAR_REFUSED);
+    CHECK(cellar_shift(d->memory, A, 0, -1, -5, &error) == CELLAR_REFUSED); /* the first five */
+    CHECK(error.reason == CELLAR_REASON_STATE_IS_WHOLE);
 }
 
 static void d20(void)
@@ -295,11 +296,10 @@ static void d20(void)
     for (int is_hybrid = 0; is_hybrid < 2; is_hybrid++) {
         drive d;
         cellar_token tokens[MOST];
-        bool argument = is_hybrid;
         cellar_config config = open_states(&d, is_hybrid, 2);
         scenario_tokens(tokens, 0, 10);
         CHECK(play_append(&d, A, 0, 10, NULL, NULL) == CELLAR_OK);
-        CHECK(scenario_leaves_unchanged(&d, ask_for_parts, &argument));
+        CHECK(scenario_leaves_unchanged(&d, ask_for_parts, NULL));
         CHECK(holds(&d, &config, A, tokens, 10));
         drive_close(&d);
     }
@@ -322,6 +322,70 @@ static void d37(void)
     CHECK(play_append(&d, A, 99, 1, NULL, NULL) == CELLAR_INVALID);
     CHECK(cellar_check(d.memory, NULL) == CELLAR_OK);
     drive_close(&d);
+}
+
+/* A sequence that begins at position 5: read there, or moved there. */
+static void begin_late(drive *d, cellar_seq seq, bool is_moved)
+{
+    static const cellar_pos positions[] = {5, 6, 7, 8, 9, 10, 11, 12};
+    static const cellar_seq seqs[8] = {0};
+    cellar_token tokens[8];
+    cellar_batch batch = cellar_batch_init();
+    if (is_moved) {
+        CHECK(play_append(d, seq, 0, 8, NULL, NULL) == CELLAR_OK);
+        CHECK(cellar_shift(d->memory, seq, 0, -1, 5, NULL) == CELLAR_OK);
+        return;
+    }
+    scenario_tokens(tokens, 0, 8);
+    batch.n_tokens = 8;
+    batch.tokens = tokens;
+    batch.positions = positions;
+    batch.seqs = seqs;
+    CHECK(seq == A && play_step(d, &batch, NULL, NULL) == CELLAR_OK);
+}
+
+static void ask_for_parts_of_late(drive *d, void *argument)
+{
+    (void)argument;
+    CHECK(cellar_shift(d->memory, A, 0, -1, -6, NULL) == CELLAR_REFUSED); /* one below 0 */
+    CHECK(cellar_shift(d->memory, A, 0, -1, -12, NULL) == CELLAR_REFUSED);
+    CHECK(cellar_shift(d->memory, A, 6, -1, 1, NULL) == CELLAR_REFUSED);
+    CHECK(cellar_remove(d->memory, A, 2, 6, NULL) == CELLAR_REFUSED);
+    CHECK(cellar_copy(d->memory, A, B, 6, -1, NULL) == CELLAR_REFUSED);
+    CHECK(cellar_remove(d->memory, A, 0, 5, NULL) == CELLAR_OK); /* nothing is there */
+    CHECK(cellar_shift(d->memory, A, 0, 5, 100, NULL) == CELLAR_OK);
+    CHECK(cellar_divide(d->memory, A, 1, 5, 2, NULL) == CELLAR_OK);
+    CHECK(cellar_copy(d->memory, A, B, 0, 5, NULL) == CELLAR_OK);
+}
+
+/* Whole is what the sequence holds, wherever it begins. */
+static void d37_late(void)
+{
+    for (int kind = 0; kind < 4; kind++) {
+        drive d;
+        cellar_token tokens[MOST];
+        cellar_config config = open_states(&d, kind & 1, 2);
+        scenario_tokens(tokens, 0, 8);
+        begin_late(&d, A, kind & 2);
+        CHECK(scenario_leaves_unchanged(&d, ask_for_parts_of_late, NULL));
+        CHECK(cellar_copy(d.memory, A, B, 5, -1, NULL) == CELLAR_OK);
+        CHECK(cellar_copy(d.memory, A, C, 3, 12, NULL) == CELLAR_OK); /* to a state that is kept */
+        CHECK(cellar_shift(d.memory, A, 5, -1, -5, NULL) == CELLAR_OK);
+        CHECK(cellar_shift(d.memory, C, 2, 12, -3, NULL) == CELLAR_OK);
+        CHECK(cellar_position_max(d.memory, C) == 8);
+        CHECK(cellar_shift(d.memory, C, 0, -1, -2, NULL) == CELLAR_OK);
+        if (kind != 1) /* keys that were rotated elsewhere are met with other roundings */
+            CHECK(holds(&d, &config, A, tokens, 8) && holds(&d, &config, C, tokens, 7));
+        CHECK(goes_on(&d, A, 8) && goes_on(&d, A, 6) && cellar_position_max(d.memory, B) == 12);
+        CHECK(cellar_remove(d.memory, A, 0, -1, NULL) == CELLAR_OK);
+        CHECK(cellar_remove(d.memory, B, 5, -1, NULL) == CELLAR_OK);
+        CHECK(cellar_shift(d.memory, C, 0, -1, -7, NULL) == CELLAR_OK); /* all of it below 0 */
+        CHECK(play_count_cells(&d, 1, UINT32_MAX) == 0);
+        CHECK(play_append(&d, A, 0, 8, NULL, NULL) == CELLAR_OK &&
+              holds(&d, &config, A, tokens, 8));
+        CHECK(cellar_check(d.memory, NULL) == CELLAR_OK);
+        drive_close(&d);
+    }
 }
 
 /* ---- D21: copies ----------------------------------------------------------------------------- */
@@ -365,6 +429,31 @@ static void d21_kind(bool is_hybrid)
     CHECK(cellar_remove(d.memory, F, 9, -1, NULL) == CELLAR_OK);
     CHECK(holds(&d, &config, F, a, 9) && cellar_check(d.memory, NULL) == CELLAR_OK);
     drive_close(&d);
+}
+
+/* A copy up to a kept state has the states before it too; a copy of nothing forgets. */
+static void d21_states(void)
+{
+    for (int is_hybrid = 0; is_hybrid < 2; is_hybrid++) {
+        drive d;
+        cellar_token a[MOST], b[MOST];
+        cellar_config config = open_states(&d, is_hybrid, 4);
+        scenario_tokens(a, 0, 10);
+        scenario_tokens(b, 300, 12);
+        CHECK(play_append(&d, A, 0, 10, NULL, NULL) == CELLAR_OK);
+        CHECK(cellar_copy(d.memory, A, B, 0, 9, NULL) == CELLAR_OK);
+        CHECK(holds(&d, &config, B, a, 9));
+        for (cellar_pos p = 8; p >= 6; p--) {
+            CHECK(goes_on(&d, B, p) && cellar_remove(d.memory, B, p, -1, NULL) == CELLAR_OK);
+            CHECK(holds(&d, &config, B, a, (uint32_t)p));
+        }
+        CHECK(!goes_on(&d, B, 5) && goes_on(&d, A, 6));
+        CHECK(play_append(&d, C, 300, 12, NULL, NULL) == CELLAR_OK);
+        CHECK(cellar_copy(d.memory, A, C, 5, 10, NULL) == CELLAR_REFUSED);
+        CHECK(cellar_copy(d.memory, A, C, 11, -1, NULL) == CELLAR_OK);
+        CHECK(holds(&d, &config, C, b, 11));
+        drive_close(&d);
+    }
 }
 
 static void d21(void)
@@ -440,7 +529,9 @@ const scenario scenarios_recurrent[] = {
     {"D19 removing everything leaves no state behind", d19},
     {"D20 D28 a state forgets no beginning and no middle: refused, not ignored", d20},
     {"D21 copies end at a kept state and know nothing of each other", d21},
+    {"D21 a copy up to a kept state takes those before it along", d21_states},
     {"D36 sequences come and go; without states a batch is refused", d36},
     {"D37 a whole state moves with its sequence, within the range", d37},
+    {"D37 a sequence that begins late is moved, copied and removed whole", d37_late},
     {NULL, NULL},
 };

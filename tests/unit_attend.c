@@ -383,6 +383,13 @@ static void buckets_are_those_of_the_paper(void **state)
         layer.is_bidirectional = false;
         assert_int_equal(cl_attend_bucket(&layer, rows[i][0]), rows[i][2]);
     }
+    /* halves of an odd number: one bucket of the three has one distance, as the paper's code rounds */
+    static const uint32_t six[] = {0, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2};
+    for (int32_t r = 0; r <= 10; r++) {
+        layer = (cl_layer){.n_buckets = 6, .max_distance = 16, .is_bidirectional = true};
+        assert_int_equal(cl_attend_bucket(&layer, -r), six[r]);
+        assert_int_equal(cl_attend_bucket(&layer, r), r == 0 ? 0 : 3 + six[r]);
+    }
     for (uint32_t n = 2; n <= 64; n += 2)
         for (int both = 0; both < 2; both++)
             for (int64_t r = -300; r <= 300; r++) {

@@ -287,6 +287,41 @@ static void a_token_in_several_sequences_sees_their_common_past(void **state)
     }
 }
 
+enum { READ_TOKENS = 40, READ_SIZE = READ_TOKENS * 4 * 32 };
+
+/* What layer 1 gives that reads layer 0's rows of q8_0, its own types being `own`. */
+static void read_with_types(cellar_type own, float out[READ_SIZE])
+{
+    float rows[READ_SIZE / 2], q[READ_SIZE];
+    drive d = {.n_layers = 2};
+    d.layers[0] = drive_layer(4, 2, 32, 32);
+    d.layers[0].k_type = d.layers[0].v_type = CELLAR_Q8_0;
+    d.layers[1] = d.layers[0];
+    d.layers[1].reads_layer = 0;
+    d.layers[1].k_type = d.layers[1].v_type = own;
+    cellar_config config = cellar_config_init();
+    config.n_cells = 64;
+    assert_int_equal(drive_open(&d, &config, NULL), CELLAR_OK);
+    cellar_batch batch = cellar_batch_init();
+    batch.n_tokens = READ_TOKENS;
+    drive_fill(rows, READ_SIZE / 2, 1);
+    drive_fill(q, READ_SIZE, 2);
+    assert_int_equal(cellar_begin(d.memory, &batch, NULL), CELLAR_OK);
+    assert_int_equal(cellar_store(d.memory, 0, 0, rows, rows, NULL), CELLAR_OK);
+    assert_int_equal(cellar_attend(d.memory, 0, 1, q, out, NULL), CELLAR_OK);
+    assert_int_equal(cellar_commit(d.memory, NULL), CELLAR_OK);
+    drive_close(&d);
+}
+
+static void a_layer_that_reads_another_does_not_use_its_own_types(void **state)
+{
+    float alike[READ_SIZE], different[READ_SIZE];
+    (void)state;
+    read_with_types(CELLAR_Q8_0, alike);
+    read_with_types(CELLAR_F32, different);
+    assert_memory_equal(alike, different, sizeof alike);
+}
+
 /* ---- rotation -------------------------------------------------------------------------------- */
 
 static const float some_factors[] = {1.0f, 1.05f, 1.2f, 1.9f, 3.0f, 7.5f, 20.0f, 64.0f,
@@ -470,6 +505,7 @@ int main(void)
         cmocka_unit_test(a_long_prefill_is_right),
         cmocka_unit_test(many_sequences_in_one_batch_see_only_their_own),
         cmocka_unit_test(a_token_in_several_sequences_sees_their_common_past),
+        cmocka_unit_test(a_layer_that_reads_another_does_not_use_its_own_types),
         cmocka_unit_test(base_scale_and_factors_are_used),
         cmocka_unit_test(part_of_a_head_may_rotate),
         cmocka_unit_test(yarn_follows_its_paper),

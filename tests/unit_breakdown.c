@@ -174,6 +174,31 @@ static void windows_states_and_silent_layers_add_up(void **state)
     check_agreement(&small);
 }
 
+/* Tensors of 16 and 24 floats: 64 and 96 bytes, which take 64 and 128. */
+static void states_are_counted_with_their_padding(void **state)
+{
+    const struct {
+        uint64_t rollback_bytes;
+        uint32_t n_kept; /* beside the last one */
+    } cases[] = {{0, 0}, {160, 0}, {191, 0}, {192, 1}, {383, 1}, {384, 2}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        for (int is_external = 0; is_external < 2; is_external++) {
+            small_memory small;
+            cellar_group_info info;
+            small_init(&small, 64);
+            small_add_recurrent(&small)->is_external = is_external;
+            small.config.n_sequences = 3;
+            small.config.rollback_bytes = cases[i].rollback_bytes;
+            small_open(&small);
+            assert_int_equal(cellar_get_group(small.memory, 0, &info, NULL), CELLAR_OK);
+            assert_int_equal(info.row_bytes, is_external ? 0 : 160);
+            assert_int_equal(info.n_free, 3 * 2 * (1 + (is_external ? 0 : cases[i].n_kept)));
+            small_close(&small);
+        }
+    }
+}
+
 static void pools_and_points_add_up(void **state)
 {
     small_memory small;
@@ -357,6 +382,7 @@ int main(void)
         cmocka_unit_test(a_plain_memory_adds_up),
         cmocka_unit_test(row_types_show_and_cost_what_they_are),
         cmocka_unit_test(windows_states_and_silent_layers_add_up),
+        cmocka_unit_test(states_are_counted_with_their_padding),
         cmocka_unit_test(pools_and_points_add_up),
         cmocka_unit_test(rows_in_a_callers_store_are_counted_apart),
         cmocka_unit_test(rows_of_the_engine_take_nothing),

@@ -128,6 +128,8 @@ static void make_recurrent(setup *s, uint32_t layer, uint32_t n_states, uint32_t
     X(buckets_odd, 0, "buckets.n 7 even", set_buckets(s, 0, 7, 64))                                \
     X(buckets_many, 0, "buckets.n 4098 4096", set_buckets(s, 0, 4098, 8000))                       \
     X(buckets_near, 0, "buckets.max_distance 4", set_buckets(s, 0, 8, 4))                          \
+    X(buckets_near_both, 0, "buckets.max_distance 1", set_buckets(s, 0, 6, 1);                     \
+      l[0].buckets.is_bidirectional = true)                                                        \
     X(buckets_no_bias, 0, "buckets.bias", set_buckets(s, 0, 8, 16); l[0].buckets.bias = NULL)      \
     X(k_turned_v_in_k, 1, "v_in_k rotate_k", l[1].v_in_k = l[1].rotate_k = true; l[1].v_size = 32; \
       l[1].rope.first = l[1].rope.n_rot = 32)                                                      \
@@ -224,6 +226,8 @@ static void make_recurrent(setup *s, uint32_t layer, uint32_t n_states, uint32_t
     X(odd_head_unturned, l[1].k_size = 33; l[1].rope.kind = CELLAR_ROPE_NONE)                      \
     X(window_of_one, l[1].window.kind = CELLAR_WINDOW_SYMMETRIC; l[1].window.size = 1)             \
     X(buckets_least, set_buckets(s, 0, 8, 5))                                                      \
+    X(buckets_odd_halves, set_buckets(s, 0, 6, 2); l[0].buckets.is_bidirectional = true)           \
+    X(buckets_one_a_side, set_buckets(s, 0, 2, 1); l[0].buckets.is_bidirectional = true)           \
     X(v_is_k, l[1].v_in_k = true; l[1].rope.kind = CELLAR_ROPE_NONE)                               \
     X(turned_odd_head, l[1].k_size = l[1].v_size = 7; l[1].rope.kind = CELLAR_ROPE_NONE;           \
       l[1].rotate_k = l[1].rotate_v = true)                                                        \

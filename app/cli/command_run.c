@@ -42,6 +42,8 @@ const char command_run_help[] =
     "\n"
     "Model and prompt\n"
     "  -m, --model FILE      a GGUF model; default: the built-in storyteller\n"
+    "      --no-mmap         read the whole model into memory; its file may then\n"
+    "                        be overwritten meanwhile\n"
     "  -p, --prompt TEXT     the prompt\n"
     "  -f, --file FILE       a file with the prompt; - is standard input\n"
     "      --special         read control tokens written in the prompt (\"</s>\"), and\n"
@@ -110,7 +112,7 @@ typedef struct run_options {
     double temperature, top_p, min_p, repeat_penalty;
     int on_full; /* generate_on_full */
     uint32_t cpu_mask;
-    bool no_echo, show_special, ignore_end, is_quiet;
+    bool no_mmap, no_echo, show_special, ignore_end, is_quiet;
 } run_options;
 
 static const char *const on_full_names[] = {"shift", "stop", "error", NULL};
@@ -175,6 +177,7 @@ static options_result parse(int argc, char **argv, run_options *o, cellar_error 
         option_text('m', "model", &o->model),
         option_text('p', "prompt", &o->text),
         option_text('f', "file", &o->file),
+        option_flag(0, "no-mmap", &o->no_mmap),
         option_flag(0, "special", &o->show_special),
         option_flag(0, "no-echo", &o->no_echo),
         option_flag(0, "no-display-prompt", &o->no_echo),
@@ -234,10 +237,14 @@ static uint64_t random_seed(void)
 
 static cellar_status open_model(const run_options *o, run_parts *parts, cellar_error *error)
 {
-    cellar_status status = o->model == NULL
-                               ? gguf_open_memory(builtin_model_begin, builtin_model_size(),
-                                                  &parts->file, error)
-                               : gguf_open(o->model, &parts->file, error);
+    cellar_status status;
+    if (o->model == NULL) {
+        status = gguf_open_memory(builtin_model_begin, builtin_model_size(), &parts->file, error);
+    } else if (o->no_mmap) {
+        status = gguf_load(o->model, &parts->file, error);
+    } else {
+        status = gguf_open(o->model, &parts->file, error);
+    }
     if (status == CELLAR_OK) {
         status = model_load(parts->file, &parts->model, error);
     }

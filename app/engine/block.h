@@ -93,7 +93,7 @@ typedef struct block_context {
 
     uint32_t ubatch;   /* number of the micro-batch in the open step */
     uint32_t n_tokens; /* in it, >= 1 */
-    uint32_t n_keys;   /* that its last token sees, about */
+    uint32_t n_keys;   /* that one of its tokens sees at most, about */
 
     float *x;         /* [n_tokens][n_embd] the residual stream */
     float *h;         /* [n_tokens][n_embd] what a block reads, and then what it adds to x */

@@ -3,11 +3,12 @@
  *
  * The buffers of a block_context lie in one block, each at the start of a cache line:
  *
- *     x | h | q | k | v | attended | gate | up        [n_ubatch][its width] each
+ *     x | h | q | k | v | attended | gate | up | wanted        [n_ubatch][its width] each
  *
  * Logits: the rows of x that are wanted are gathered into h, normed there and multiplied by
- * the output matrix straight into the caller's rows. Indices of a micro-batch rise, wanted indices
- * rise, and micro-batches come in order, so one walk over both finds them.
+ * the output matrix straight into the caller's rows. A micro-batch may hold the batch's tokens in any
+ * order (cellar_config.split), so they are gathered in the order of the caller's rows, and each
+ * stretch of rows that follow each other is one product.
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -20,7 +21,15 @@
 #include "report.h"
 
 #define LINE 64u /* bytes of a cache line */
-#define N_BUFFERS 8u
+#define N_BUFFERS 9u
+
+/* A token of a micro-batch whose logits are wanted. */
+typedef struct wanted_token {
+    uint32_t row;   /* of the caller's logits */
+    uint32_t token; /* of the micro-batch */
+} wanted_token;
+
+#define WANTED_WIDTH (uint32_t)(sizeof(wanted_token) / sizeof(float))
 
 struct engine {
     const model *model;
@@ -29,11 +38,12 @@ struct engine {
     cellar_memory *memory;
     uint32_t n_cells, n_ubatch;
     block_context context;
-    void *buffers; /* [buffer_bytes] */
+    wanted_token *wanted; /* [n_ubatch], in the buffers too */
+    void *buffers;        /* [buffer_bytes] */
     size_t buffer_bytes;
 };
 
-/* What is left to be written of the logits of one step. */
+/* The logits that are wanted of one step. */
 typedef struct logits_request {
     const uint32_t *wanted; /* [n] indices into the batch, rising */
     uint32_t n;
@@ -46,6 +56,7 @@ engine_options engine_defaults(void)
                             .n_ubatch = 512,
                             .n_pools = 1,
                             .n_threads = 1,
+                            .split = CELLAR_SPLIT_AUTO,
                             .k_type = CELLAR_F16,
                             .v_type = CELLAR_F16,
                             .cpu_mask = CELLAR_CPU_ALL};
@@ -64,9 +75,10 @@ static cellar_status make_buffers(engine *e, cellar_error *error)
 {
     block_context *c = &e->context;
     const block_widths *w = &e->model->widths;
-    const uint32_t widths[N_BUFFERS] = {w->embd, w->embd, w->q, w->k, w->v, w->heads, w->ff, w->ff};
-    float **buffers[N_BUFFERS] = {&c->x, &c->h,        &c->q,    &c->k,
-                                  &c->v, &c->attended, &c->gate, &c->up};
+    const uint32_t widths[N_BUFFERS] = {w->embd,  w->embd, w->q,  w->k,        w->v,
+                                        w->heads, w->ff,   w->ff, WANTED_WIDTH};
+    float *wanted, **buffers[N_BUFFERS] = {&c->x,        &c->h,    &c->q,  &c->k,  &c->v,
+                                           &c->attended, &c->gate, &c->up, &wanted};
     size_t starts[N_BUFFERS];
     bool fits = true;
     e->buffer_bytes = 0;
@@ -82,6 +94,7 @@ static cellar_status make_buffers(engine *e, cellar_error *error)
     for (uint32_t i = 0; i < N_BUFFERS; i++) {
         *buffers[i] = (float *)e->buffers + starts[i] / sizeof(float);
     }
+    e->wanted = (wanted_token *)(void *)wanted;
     return CELLAR_OK;
 }
 
@@ -114,7 +127,7 @@ static cellar_status describe_memory(const model *m, const engine_options *optio
     out->config.layers = out->layers;
     out->config.n_cells = options->n_cells;
     out->config.n_pools = options->n_pools;
-    out->config.split = CELLAR_SPLIT_SIMPLE; /* micro-batches keep the order of the batch */
+    out->config.split = options->split;
     out->config.n_ubatch = usable_ubatch(options);
     out->config.cpu_mask = options->cpu_mask;
     out->config.workers.n = options->n_threads;
@@ -284,30 +297,91 @@ static void embed(const engine *e, const cellar_batch *batch, const cellar_ubatc
     }
 }
 
-/* Write the logits that are wanted of this micro-batch and go on in the request. */
-static void write_logits(const engine *e, const cellar_ubatch *ubatch, logits_request *request)
+/* The row of logits for token `index` of the batch; request->n: they are not wanted. */
+static uint32_t find_row(const logits_request *request, uint32_t index)
 {
-    const block_context *c = &e->context;
-    size_t width = e->model->n_embd;
-    uint32_t n = 0;
-    for (uint32_t t = 0; t < ubatch->n_tokens && n < request->n; t++) {
-        if (ubatch->indices[t] == request->wanted[n]) {
-            memcpy(c->h + n * width, c->x + t * width, width * sizeof *c->h);
-            n++;
+    uint32_t low = 0, high = request->n;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (request->wanted[middle] < index) {
+            low = middle + 1;
+        } else {
+            high = middle;
         }
     }
+    return low < request->n && request->wanted[low] == index ? low : request->n;
+}
+
+/* By row. Shell's sort: it needs no memory, and most micro-batches are in order already. */
+static void sort_wanted(wanted_token *wanted, uint32_t n)
+{
+    for (uint32_t gap = n / 2; gap > 0; gap /= 2) {
+        for (uint32_t i = gap; i < n; i++) {
+            wanted_token moving = wanted[i];
+            uint32_t at = i;
+            for (; at >= gap && wanted[at - gap].row > moving.row; at -= gap) {
+                wanted[at] = wanted[at - gap];
+            }
+            wanted[at] = moving;
+        }
+    }
+}
+
+/* List the tokens of a micro-batch whose logits are wanted, by row; how many there are. */
+static uint32_t list_wanted(const engine *e, const cellar_ubatch *ubatch,
+                            const logits_request *request)
+{
+    uint32_t n = 0;
+    for (uint32_t t = 0; request->n > 0 && t < ubatch->n_tokens; t++) {
+        uint32_t row = find_row(request, ubatch->indices[t]);
+        if (row < request->n) {
+            e->wanted[n++] = (wanted_token){row, t};
+        }
+    }
+    sort_wanted(e->wanted, n);
+    return n;
+}
+
+/* Write the logits that are wanted of this micro-batch. */
+static void write_logits(const engine *e, const cellar_ubatch *ubatch,
+                         const logits_request *request)
+{
+    const block_context *c = &e->context;
+    const wanted_token *wanted = e->wanted;
+    size_t width = e->model->n_embd;
+    uint32_t n = list_wanted(e, ubatch, request);
     if (n == 0) {
         return;
     }
+    for (uint32_t i = 0; i < n; i++) {
+        memcpy(c->h + i * width, c->x + wanted[i].token * width, width * sizeof *c->h);
+    }
     block_norm_run(&e->model->output_norm, c, c->h, c->h, n);
-    const block_product product = {.linear = &e->model->output, .x = c->h, .y = request->rows};
-    block_multiply(c, &product, 1, n);
-    request->wanted += n;
-    request->rows += (size_t)n * e->model->n_vocab;
-    request->n -= n;
+    for (uint32_t first = 0, end; first < n; first = end) {
+        for (end = first + 1; end < n && wanted[end].row == wanted[end - 1].row + 1;) {
+            end++;
+        }
+        const block_product product = {.linear = &e->model->output,
+                                       .x = c->h + first * width,
+                                       .y = request->rows +
+                                            (size_t)wanted[first].row * e->model->n_vocab};
+        block_multiply(c, &product, 1, end - first);
+    }
 }
 
-static cellar_status compute(engine *e, const cellar_batch *batch, logits_request *request,
+/* The most keys that a token of the micro-batch sees, about: a segment's last token is its farthest. */
+static uint32_t count_keys(const cellar_ubatch *ubatch)
+{
+    cellar_pos farthest = 0;
+    for (uint32_t i = 0; i < ubatch->n_segments; i++) {
+        const cellar_segment *segment = &ubatch->segments[i];
+        cellar_pos last = ubatch->positions[segment->first + segment->n_tokens - 1];
+        farthest = last > farthest ? last : farthest;
+    }
+    return (uint32_t)farthest + 1;
+}
+
+static cellar_status compute(engine *e, const cellar_batch *batch, const logits_request *request,
                              cellar_error *error)
 {
     uint32_t n_ubatches = cellar_count_ubatches(e->memory);
@@ -319,7 +393,7 @@ static cellar_status compute(engine *e, const cellar_batch *batch, logits_reques
         }
         e->context.ubatch = i;
         e->context.n_tokens = ubatch.n_tokens;
-        e->context.n_keys = (uint32_t)ubatch.positions[ubatch.n_tokens - 1] + 1;
+        e->context.n_keys = count_keys(&ubatch);
         embed(e, batch, &ubatch);
         status = e->model->architecture->run_layers(e->model, &e->context, error);
         if (status != CELLAR_OK) {

@@ -27,6 +27,7 @@ typedef struct engine_options {
     /* most tokens computed at once, 1..65536; default 512; never more than n_cells are used */
     uint32_t n_ubatch;
     uint32_t n_pools;   /* sequence s lives in pool s % n_pools, with its share; default 1 */
+    cellar_split split; /* of batches into micro-batches; default CELLAR_SPLIT_AUTO */
     uint32_t n_threads; /* 1..512; default 1 */
     cellar_type k_type, v_type; /* of stored rows; default CELLAR_F16 */
     uint32_t cpu_mask;          /* CELLAR_CPU_*; default CELLAR_CPU_ALL */

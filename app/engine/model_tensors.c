@@ -126,7 +126,7 @@ cellar_status model_read_weight(model *m, const char *name, uint32_t n_in, uint3
     cl_matmul_fill(&table, CELLAR_CPU_SCALAR);
     const cl_weight *type = weight_type(&table, tensor);
     if (type == NULL) {
-        return refuse_type(tensor, name, "F32, F16, BF16 or Q8_0", error);
+        return refuse_type(tensor, name, "F32, F16, BF16, Q8_0, Q4_0 to Q6_K, IQ4 or MXFP4", error);
     }
     size_t row_bytes = (size_t)(n_in / type->block) * type->block_bytes;
     if (n_in % type->block != 0 || tensor->n_bytes != (uint64_t)row_bytes * n_out) {

@@ -99,4 +99,11 @@ void drive_snapshot_free(drive_snapshot *snapshot);
 /* Same runs, cells, checkpoints and counts? If not, `why` [200] names the first difference. */
 bool drive_snapshot_equal(const drive_snapshot *a, const drive_snapshot *b, char *why);
 
+/*
+ * Is b what is left of a when some checkpoints are gone, and with them the only holders of at most
+ * n_cells cells of `group`?
+ */
+bool drive_snapshot_within(const drive_snapshot *a, const drive_snapshot *b, uint32_t group,
+                           uint32_t n_cells, char *why);
+
 #endif /* MODEL_DRIVE_H */

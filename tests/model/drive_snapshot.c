@@ -205,3 +205,52 @@ bool drive_snapshot_equal(const drive_snapshot *a, const drive_snapshot *b, char
     }
     return true;
 }
+
+/* Cells in the order of groups and numbers: those of b must be in a; others only in `group`. */
+static bool cells_within(const drive_snapshot *a, const drive_snapshot *b, uint32_t group,
+                         uint32_t n_cells, char *why)
+{
+    uint32_t n_gone = 0, k = 0;
+    for (uint32_t i = 0; i < a->n_cells; i++) {
+        const cellar_cell *was = &a->cells[i];
+        bool may_change = was->group == group;
+        if (k < b->n_cells && b->cells[k].group == was->group && b->cells[k].cell == was->cell) {
+            cellar_cell is = b->cells[k++];
+            if (may_change && is.refs < was->refs) is.refs = was->refs;
+            may_change = same_cell(was, &is);
+        } else {
+            may_change = may_change && ++n_gone <= n_cells;
+        }
+        if (!may_change) {
+            snprintf(why, 200, "cell %u of group %u, refs %u, changed or is gone, as are %u others",
+                     was->cell, was->group, was->refs, n_gone);
+            return false;
+        }
+    }
+    if (k < b->n_cells) snprintf(why, 200, "cell %u is new", b->cells[k].cell);
+    return k == b->n_cells;
+}
+
+bool drive_snapshot_within(const drive_snapshot *a, const drive_snapshot *b, uint32_t group,
+                           uint32_t n_cells, char *why)
+{
+    if (a->n_runs != b->n_runs) {
+        snprintf(why, 200, "%u runs became %u", a->n_runs, b->n_runs);
+        return false;
+    }
+    for (uint32_t i = 0; i < a->n_runs; i++)
+        if (!same_run(&a->runs[i], &b->runs[i])) {
+            snprintf(why, 200, "run %u: sequence %d position %d is another", i, a->runs[i].seq,
+                     a->runs[i].pos);
+            return false;
+        }
+    uint32_t k = 0;
+    for (uint32_t i = 0; i < a->n_checkpoints && k < b->n_checkpoints; i++)
+        k += same_checkpoint(&a->checkpoints[i], &b->checkpoints[k]);
+    if (k < b->n_checkpoints) {
+        snprintf(why, 200, "sequence %d has a checkpoint at %d that it had not",
+                 b->checkpoints[k].seq, b->checkpoints[k].info.position);
+        return false;
+    }
+    return cells_within(a, b, group, n_cells, why);
+}

@@ -229,8 +229,10 @@ cellar_pos memory_model_pos_max(memory_model *model, cellar_seq seq)
 
 cellar_point memory_model_point(const model_cell *cell, cellar_pos pos)
 {
-    cellar_pos move = pos - cell->stored_pos;
-    return (cellar_point){cell->point.y + move, cell->point.x + move};
+    int64_t move = (int64_t)pos - cell->stored_pos, y = cell->point.y + move,
+            x = cell->point.x + move;
+    return (cellar_point){y < INT32_MAX ? (cellar_pos)y : INT32_MAX,
+                          x < INT32_MAX ? (cellar_pos)x : INT32_MAX};
 }
 
 int64_t memory_model_next(const memory_model *model, const model_sequence *sequence)
@@ -244,7 +246,8 @@ int64_t memory_model_next(const memory_model *model, const model_sequence *seque
         if (point.y > largest) largest = point.y;
         if (point.x > largest) largest = point.x;
     }
-    return largest + 1;
+    /* A shift may take the points of an image out of the range; nothing can follow then. */
+    return largest < INT32_MAX ? largest + 1 : INT32_MAX;
 }
 
 const model_entry *memory_model_find(memory_model *model, cellar_seq seq, cellar_pos pos)

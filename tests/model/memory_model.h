@@ -135,10 +135,12 @@ bool memory_model_has_windows(const memory_model *model);
 /* After entries were changed by hand: count again who holds what. */
 void memory_model_recount(memory_model *model);
 
-/* Where the next token goes: behind the last, image coordinates included; 0 when empty. */
+/* Where the next token goes: behind the last, image coordinates included; 0 when empty; at most
+ * INT32_MAX, where no token can stand. */
 int64_t memory_model_next(const memory_model *model, const model_sequence *sequence);
 
-/* The point of a cell that now stands at pos: it moves with its token. */
+/* The point of a cell that now stands at pos: it moves with its token, out of the range of positions if need
+ * be; at most INT32_MAX. */
 cellar_point memory_model_point(const model_cell *cell, cellar_pos pos);
 
 /* ---- batches (memory_model_batch.c) ---------------------------------------------------------- */
@@ -157,6 +159,10 @@ cellar_status memory_model_plan(memory_model *model, const cellar_batch *batch,
 /* Cells that the batch asks of each pool, in each group that keeps a cell for every token. */
 void memory_model_count_wanted(const memory_model *model, const cellar_batch *batch,
                                uint32_t *wanted /* [MODEL_POOLS] */);
+
+/* States that a batch asks for at most: the last ones of each sequence, and one to go on in. */
+uint32_t memory_model_count_states(const memory_model *model, const cellar_batch *batch,
+                                   uint32_t n_kept);
 
 /* Read a batch that was accepted; cells[n_tokens] become its tokens' places in model->cells. */
 void memory_model_append(memory_model *model, const cellar_batch *batch,
@@ -234,9 +240,8 @@ void memory_model_add_checkpoint(model_sequence *sequence, cellar_pos position, 
 /* Forget the places in [from, to). */
 void memory_model_drop_checkpoints(model_sequence *sequence, int64_t from, int64_t to);
 
-/* From now on those in [from, to) may be gone, or moved by delta. */
-void memory_model_doubt_checkpoints(model_sequence *sequence, int64_t from, int64_t to,
-                                    int64_t delta);
+/* From now on those in [from, to) may be gone. */
+void memory_model_doubt_checkpoints(model_sequence *sequence, int64_t from, int64_t to);
 
 /* Any of all sequences may have been dropped for want of room. */
 void memory_model_doubt_all_checkpoints(memory_model *model);

@@ -162,8 +162,8 @@ void memory_model_count_wanted(const memory_model *model, const cellar_batch *ba
         wanted[memory_model_pool(model, *memory_model_batch_seqs(batch, i, &n))]++;
 }
 
-/* States that a batch asks for at most: the last ones of each sequence, and one to go on in. */
-static uint32_t count_states(memory_model *model, const cellar_batch *batch, uint32_t n_kept)
+uint32_t memory_model_count_states(const memory_model *model, const cellar_batch *batch,
+                                   uint32_t n_kept)
 {
     uint32_t total = 0;
     bool is_coupled = false;
@@ -191,7 +191,8 @@ static void judge_room(memory_model *model, const cellar_batch *batch, model_ver
         const model_group *group = &model->groups[g];
         if (group->kind == CELLAR_LAYER_RECURRENT) {
             uint32_t used = memory_model_count_used(model, g, 0);
-            is_open |= used + count_states(model, batch, group->n_kept) > group->capacity[0];
+            is_open |= used + memory_model_count_states(model, batch, group->n_kept) >
+                       group->capacity[0];
             is_full |= used + 1 > group->capacity[0];
             continue;
         }
@@ -326,13 +327,15 @@ static uint32_t new_cell(memory_model *model)
     return c;
 }
 
-/* Only the last states stay. */
-static void overwrite_states(memory_model *model, uint32_t group, model_sequence *sequence)
+/* Only the states behind the last tokens stay. */
+static void overwrite_states(memory_model *model, const cellar_batch *batch, uint32_t group)
 {
-    uint32_t n = 0;
-    for (uint32_t i = sequence->n; i-- > 0;)
-        if (sequence->entries[i].held >> group & 1 && ++n > model->groups[group].n_kept)
+    for (uint32_t s = 0; s < model->n_sequences; s++) {
+        model_sequence *sequence = &model->sequences[s];
+        if (token_before(batch, batch->n_tokens, sequence->name) == batch->n_tokens) continue;
+        for (uint32_t i = 0; i + model->groups[group].n_kept < sequence->n; i++)
             sequence->entries[i].held &= ~(1u << group);
+    }
 }
 
 void memory_model_append(memory_model *model, const cellar_batch *batch,
@@ -366,7 +369,6 @@ void memory_model_append(memory_model *model, const cellar_batch *batch,
     }
     free(states);
     uint32_t group = memory_model_recurrent_group(model);
-    for (uint32_t s = 0; s < model->n_sequences && group != MODEL_NONE; s++)
-        overwrite_states(model, group, &model->sequences[s]);
+    if (group != MODEL_NONE) overwrite_states(model, batch, group);
     memory_model_recount(model);
 }

@@ -50,22 +50,11 @@ void memory_model_drop_checkpoints(model_sequence *sequence, int64_t from, int64
     sequence->n_checkpoints = n;
 }
 
-void memory_model_doubt_checkpoints(model_sequence *sequence, int64_t from, int64_t to,
-                                    int64_t delta)
+void memory_model_doubt_checkpoints(model_sequence *sequence, int64_t from, int64_t to)
 {
-    uint32_t n = sequence->n_checkpoints;
-    cellar_pos *places = memory_model_grab(n, sizeof *places);
-    for (uint32_t i = 0; i < n; i++)
-        places[i] = sequence->checkpoints[i].position;
     for (uint32_t i = 0; i < sequence->n_checkpoints; i++)
         if (sequence->checkpoints[i].position >= from && sequence->checkpoints[i].position < to)
             sequence->checkpoints[i].must = false;
-    for (uint32_t i = 0; i < n && delta != 0; i++) {
-        int64_t moved = places[i] + delta;
-        if (places[i] >= from && places[i] < to && moved > 0 && moved <= INT32_MAX)
-            memory_model_add_checkpoint(sequence, (cellar_pos)moved, false);
-    }
-    free(places);
 }
 
 void memory_model_doubt_all_checkpoints(memory_model *model)

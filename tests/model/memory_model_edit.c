@@ -3,8 +3,7 @@
  * See memory_model.h.
  *
  * With a recurrent group the question is whether the tokens that are left are the beginning of what
- * a kept state has read. Some corners the header leaves open (a whole sequence named by a range
- * that does not begin at 0, a division of everything): there a verdict allows both answers.
+ * a kept state has read. Where the header leaves something open a verdict allows more than one answer.
  */
 #include "memory_model.h"
 
@@ -66,12 +65,6 @@ model_verdict memory_model_judge_remove(memory_model *model, cellar_seq seq, cel
     const model_sequence *sequence = memory_model_sequence(model, seq);
     uint32_t group = memory_model_recurrent_group(model), n = count_in(sequence, from, to);
     if (group == MODEL_NONE || sequence->n == 0) return fine;
-    /*
-     * Where a sequence began is not part of a state: what the library may say to a range that does
-     * not begin at 0 but names everything, or ends before the first token, is left open.
-     */
-    bool is_before = n == 0 && from < to && to <= sequence->entries[0].pos;
-    if (is_before || (n == sequence->n && from > 0)) return VERDICT(OK_OR_REFUSED, MODEL_AT_UNSAID);
     if (n == 0 || n == sequence->n) return fine;
     uint32_t left = sequence->n - n;
     bool is_end = is_in(&sequence->entries[sequence->n - 1], from, to);
@@ -100,7 +93,7 @@ void memory_model_do_remove(memory_model *model, cellar_seq seq, cellar_pos p0, 
         memory_model_drop_checkpoints(sequence, first + 1, INT64_MAX);
         if (group != MODEL_NONE) sequence->entries[n - 1].held |= 1u << group;
     } else {
-        memory_model_doubt_checkpoints(sequence, first + 1, INT64_MAX, 0);
+        memory_model_doubt_checkpoints(sequence, first + 1, INT64_MAX);
     }
     memory_model_recount(model);
 }
@@ -127,14 +120,19 @@ static model_verdict judge_state_copy(const model_sequence *source, const model_
                                       uint32_t group, int64_t from, int64_t to)
 {
     uint32_t n_source = count_in(source, from, to), n_target = count_in(target, from, to);
-    if (n_source == 0 && n_target == 0) return VERDICT(OK_OR_REFUSED, MODEL_AT_UNSAID);
-    if (n_source == 0 && n_target == target->n) return VERDICT(OK_OR_REFUSED, MODEL_AT_UNSAID);
     bool is_beginning = n_source > 0 && is_in(&source->entries[0], from, to);
     bool is_alone = n_target == target->n;
+    if (n_source == 0 && (n_target == 0 || is_alone)) return fine;
+    if (n_source == 0 && is_in(&target->entries[target->n - 1], from, to)) {
+        /* What is left of the target has a state of its own, or perhaps in a checkpoint. */
+        uint32_t last = target->n - n_target - 1;
+        if (target->entries[last].held >> group & 1) return fine;
+        if (has_state(target, group, last)) return VERDICT(OK_OR_REFUSED, MODEL_AT_UNSAID);
+    }
     if (!is_beginning || !is_alone) return VERDICT(MODEL_MAY(CELLAR_REFUSED), MODEL_AT_UNSAID);
     if (!has_state(source, group, n_source - 1))
         return VERDICT(MODEL_MAY(CELLAR_REFUSED), last_state(source, group, to));
-    return from == 0 ? fine : VERDICT(OK_OR_REFUSED, MODEL_AT_UNSAID);
+    return fine;
 }
 
 /* Cells of a group that only this range of this sequence holds. */
@@ -221,7 +219,7 @@ static void copy_checkpoints(model_sequence *target, const model_sequence *sourc
     if (is_fork)
         target->n_checkpoints = 0;
     else
-        memory_model_doubt_checkpoints(target, from + 1, INT64_MAX, 0);
+        memory_model_doubt_checkpoints(target, from + 1, INT64_MAX);
     for (uint32_t i = 0; i < source->n_checkpoints; i++) {
         cellar_pos position = source->checkpoints[i].position;
         if (position > from && position <= to) memory_model_add_checkpoint(target, position, must);
@@ -279,13 +277,16 @@ static model_verdict judge_move(memory_model *model, cellar_seq seq, int64_t fro
 {
     const model_sequence *sequence = memory_model_sequence(model, seq);
     uint32_t n = count_in(sequence, from, to);
-    bool is_needless = divisor == 1 || (divisor == 0 && delta == 0), is_cut = false;
+    bool is_cut = false, is_left = false;
+    bool has_states = memory_model_recurrent_group(model) != MODEL_NONE;
     model_verdict verdict = fine;
+    if (divisor == 1 || (divisor == 0 && delta == 0)) return fine;
     for (uint32_t i = 0; i < sequence->n; i++) {
         const model_entry *entry = &sequence->entries[i];
         if (!is_in(entry, from, to)) continue;
         int64_t pos = moved(entry->pos, delta, divisor);
         is_cut |= pos < 0;
+        is_left |= pos >= 0;
         if (pos > INT32_MAX - 1) return invalid;
     }
     for (uint32_t i = 0; i < sequence->n && verdict.allowed != MODEL_MAY(CELLAR_REFUSED); i++) {
@@ -295,14 +296,10 @@ static model_verdict judge_move(memory_model *model, cellar_seq seq, int64_t fro
         if (is_in_the_way(sequence, from, to, pos, entry->pos, divisor > 0))
             verdict = VERDICT(MODEL_MAY(CELLAR_REFUSED), pos);
     }
-    if (memory_model_recurrent_group(model) == MODEL_NONE || sequence->n == 0) return verdict;
-    if (n == 0) /* a state does not know where its sequence began */
-        return VERDICT(from < to && to <= sequence->entries[0].pos ? OK_OR_REFUSED : fine.allowed,
-                       MODEL_AT_UNSAID);
-    if (n < sequence->n)
-        return VERDICT(is_needless ? OK_OR_REFUSED : MODEL_MAY(CELLAR_REFUSED), MODEL_AT_UNSAID);
-    if (is_cut || from > 0 || divisor > 1 || (is_needless && divisor))
-        return VERDICT(verdict.allowed | OK_OR_REFUSED, MODEL_AT_UNSAID);
+    if (!has_states) return verdict;
+    /* What states have read moves as a whole, and is forgotten as a whole. */
+    if (n > 0 && (n < sequence->n || divisor || (is_cut && is_left)))
+        return VERDICT(MODEL_MAY(CELLAR_REFUSED), MODEL_AT_UNSAID);
     return verdict;
 }
 
@@ -322,19 +319,26 @@ model_verdict memory_model_judge_divide(memory_model *model, cellar_seq seq, cel
     return judge_move(model, seq, from, to, 0, divisor);
 }
 
+/* Checkpoints behind the first token that moves, or behind where it comes to stand, are forgotten. */
+static void lose_checkpoints(model_sequence *sequence, int64_t from, int64_t to, int64_t delta,
+                             int64_t divisor)
+{
+    int64_t first = INT64_MAX;
+    for (uint32_t i = sequence->n; i-- > 0;)
+        if (is_in(&sequence->entries[i], from, to)) first = sequence->entries[i].pos;
+    if (first == INT64_MAX) return;
+    int64_t end = moved(first, delta, divisor), bound = end < first ? end : first;
+    memory_model_drop_checkpoints(sequence, (bound < 0 ? 0 : bound) + 1, INT64_MAX);
+}
+
 static void do_move(memory_model *model, cellar_seq seq, int64_t from, int64_t to, int64_t delta,
                     int64_t divisor)
 {
     model_sequence *sequence = memory_model_sequence(model, seq);
     uint32_t n = 0, n_moved = count_in(sequence, from, to);
-    /* What becomes of checkpoints behind a range that holds nothing is not said. */
-    if (from < to) memory_model_doubt_checkpoints(sequence, from, INT64_MAX, 0);
-    if (n_moved == 0 || divisor == 1 || (divisor == 0 && delta == 0)) return;
-    memory_model_doubt_checkpoints(sequence, 0, INT64_MAX, delta);
-    for (uint32_t i = 0, m = sequence->n_checkpoints; divisor && i < m; i++) {
-        cellar_pos position = sequence->checkpoints[i].position;
-        memory_model_add_checkpoint(sequence, (cellar_pos)((position - 1) / divisor + 1), false);
-    }
+    if (from >= to || divisor == 1 || (divisor == 0 && delta == 0)) return;
+    lose_checkpoints(sequence, from, to, delta, divisor);
+    if (n_moved == 0) return;
     for (uint32_t i = 0; i < sequence->n; i++) {
         model_entry entry = sequence->entries[i];
         int64_t pos = is_in(&entry, from, to) ? moved(entry.pos, delta, divisor) : entry.pos;
