@@ -93,10 +93,11 @@ support_sources := $(wildcard tests/*_writer.c tests/support_*.c tests/model/*.c
 strict_sources := $(wildcard lib/*.c app/engine/gguf*.c app/tokenizer/*.c tests/*trace*.c)
 
 units := $(basename $(wildcard tests/unit_*.c))
-mains := $(basename $(wildcard tests/attention_matrix.c tests/differential.c tests/scenarios.c tests/faults.c \
+mains := $(basename $(wildcard tests/attention_matrix.c tests/crash.c tests/differential.c tests/scenarios.c tests/faults.c \
 	tests/kernel_check.c tests/replay.c))
 benches := $(basename $(wildcard bench/bench_*.c))
 examples := $(basename $(wildcard examples/*.c))
+seeds := $(basename $(wildcard fuzz/seeds_*.c))
 fuzzers := $(patsubst fuzz/fuzz_%.c,%,$(wildcard fuzz/fuzz_*.c))
 
 libraries := $(OUT)/libcellar.a $(OUT)/libcellar.so
@@ -118,6 +119,7 @@ $(if $(main_source),$(call program_of,cellar,$(main_source)))
 $(foreach p,$(units) $(examples),$(call program_of,$(p),$(p).c))
 $(foreach p,$(benches),$(call program_of,$(p),$(p).c $(wildcard bench/support_*.c)))
 $(foreach p,$(mains),$(call program_of,$(p),$(p).c $(wildcard $(p)_*.c)))
+$(foreach p,$(seeds),$(call program_of,$(p),$(p).c))
 $(foreach f,$(fuzzers),$(call program_of,fuzz/corpus_$(f),fuzz/fuzz_$(f).c fuzz/replay_corpus.c))
 fuzz_programs := $(addprefix $(OUT)/fuzz/fuzz_,$(fuzzers))
 

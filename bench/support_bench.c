@@ -22,14 +22,14 @@ double bench_now(void)
 void bench_must(cellar_status status, const char *what, const cellar_error *error)
 {
     if (status == CELLAR_OK) return;
-    fprintf(stderr, "bench_memory: %s: %s: %s\n", what, cellar_status_text(status), error->message);
+    fprintf(stderr, "bench: %s: %s: %s\n", what, cellar_status_text(status), error->message);
     exit(1);
 }
 
 void bench_claim(bool is_so, const char *claim)
 {
     if (is_so) return;
-    fprintf(stderr, "bench_memory: not so: %s\n", claim);
+    fprintf(stderr, "bench: not so: %s\n", claim);
     exit(1);
 }
 

@@ -163,7 +163,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     }
     bool adds_space = !(data[0] & 4);
-    tokenize_options options = {data[0] & 1, data[0] & 2};
+    tokenize_options options = {.add_special = data[0] & 1, .parse_special = data[0] & 2};
     size_t at = 2;
     token_table table = {0};
     made_tokenizer made = {0};

@@ -702,8 +702,8 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_commit(cellar_memory *memory, ce
 
 /*
  * End the step as if it had never begun: all bookkeeping is as before it. Two exceptions, when the
- * step needed room: cells behind a sliding window that it has written over are gone (rewind_min
- * rises; what the next token sees is never among them), and so are checkpoints whose cells or states
+ * step needed room: cells behind a sliding window that it has written over are gone (and
+ * rewind_min changes; what the next token sees is never among them), and so are checkpoints whose cells or states
  * it took (states and external rows count as written from cellar_begin on). No step open: no effect.
  */
 CELLAR_API void cellar_abort(cellar_memory *memory);
@@ -1067,6 +1067,238 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_confirm_moves(cellar_memory *mem
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_compact(cellar_memory *memory, uint32_t max_rows,
                                                         uint32_t *n_moved, cellar_error *error);
+
+/* ---- sessions: saving and loading ------------------------------------------------------------ */
+
+/*
+ * A session is what some sequences hold, written down: rows, states, positions, shifts, checkpoints.
+ * docs/session-format.md is the format. It does not depend on cells, pools or sizes of the memory it
+ * came from, and can be loaded into another one of the same model, whose row types may differ (rows
+ * are then converted; with the same types they come back bit for bit). External layers cannot be
+ * saved: their rows are the engine's (CELLAR_UNSUPPORTED).
+ */
+
+/* A named value. Names: 1..255 bytes of UTF-8 without control characters, no two alike in one list. */
+typedef struct cellar_note {
+    const char *name;
+    const void *value; /* any bytes, at most 16 MiB; NULL with size 0 */
+    size_t size;
+} cellar_note;
+
+/* What a sequence has read, as the engine keeps it; a recurrent model's states cannot tell. */
+typedef struct cellar_log {
+    cellar_seq seq;
+    uint32_t n_tokens;
+    const cellar_token *tokens;
+} cellar_log;
+
+/* What to save. */
+typedef struct cellar_save_options {
+    size_t struct_size;          /* set by cellar_save_options_init */
+    const cellar_seq *sequences; /* [n_sequences] that exist, none twice; NULL: all */
+    uint32_t n_sequences, n_facts, n_notes, n_logs;
+    /*
+     * [n_facts] who the model is: architecture, a hash of its weights, adapters, a tenant. Loading
+     * compares them, name by name, with those of the memory's engine. The layers are written and
+     * compared without being named here.
+     */
+    const cellar_note *facts;
+    const cellar_note *notes; /* [n_notes] whatever is to be kept with it: a title, say */
+    const cellar_log *logs;   /* [n_logs] at most one for each sequence that is saved */
+} cellar_save_options;
+
+/* How to load. */
+typedef struct cellar_load_options {
+    size_t struct_size;          /* set by cellar_load_options_init */
+    const cellar_seq *sequences; /* [n_sequences] of the session; NULL: all that it has */
+    const cellar_seq *as;        /* [n_sequences] their names in the memory; NULL: the same */
+    uint32_t n_sequences, n_facts;
+    const cellar_note *facts; /* [n_facts] the session must have the same: no more, no fewer */
+    bool ignores_facts;       /* do not compare them, for tools that know what they do */
+} cellar_load_options;
+
+/* Everything, without facts, notes or logs. */
+static inline cellar_save_options cellar_save_options_init(void)
+{
+    cellar_save_options options;
+    memset(&options, 0, sizeof options);
+    options.struct_size = sizeof options;
+    return options;
+}
+
+/* Everything, under the names it had; a session with facts is refused. */
+static inline cellar_load_options cellar_load_options_init(void)
+{
+    cellar_load_options options;
+    memset(&options, 0, sizeof options);
+    options.struct_size = sizeof options;
+    return options;
+}
+
+/* Where a session is written, from front to back. false: failed; nothing more is written. */
+typedef struct cellar_writer {
+    bool (*write)(void *context, const void *bytes, size_t size);
+    void *context;
+} cellar_writer;
+
+/* Where a session is read from: any stretch at any time. false: failed. */
+typedef struct cellar_reader {
+    bool (*read)(void *context, uint64_t offset, void *to, size_t size);
+    uint64_t size;
+    void *context;
+} cellar_reader;
+
+/*
+ * The exact bytes that cellar_write_session would write. CELLAR_INVALID: a rule above is broken;
+ * CELLAR_NOT_FOUND: a sequence does not exist (error->at); CELLAR_UNSUPPORTED; CELLAR_BUSY: a step
+ * is open (what is being computed is not part of a session); CELLAR_NO_MEMORY.
+ */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_measure_session(const cellar_memory *memory,
+                                                                const cellar_save_options *options,
+                                                                uint64_t *bytes,
+                                                                cellar_error *error);
+
+/*
+ * Write a session. Needs memory for the runs of what is saved and a few rows, whatever the size.
+ * The memory must not be changed meanwhile. Statuses as above; CELLAR_IO: the writer or a store failed.
+ */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_write_session(const cellar_memory *memory,
+                                                              const cellar_save_options *options,
+                                                              const cellar_writer *writer,
+                                                              cellar_error *error);
+
+/*
+ * Write a session to a file, mode 0600, or leave the file that is there as it is: a temporary file in
+ * the same folder is written, synced and renamed, and the folder synced. `path` may not name a link,
+ * a folder or anything but a plain file (CELLAR_INVALID). CELLAR_IO: the message names the step that
+ * failed and the reason. Other statuses as above.
+ */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_save_session(const cellar_memory *memory,
+                                                             const cellar_save_options *options,
+                                                             const char *path, cellar_error *error);
+
+/* A session that is open for reading. One thread at a time uses it. */
+typedef struct cellar_session cellar_session;
+
+/*
+ * Open a session: a file (it stays open; what replaces it meanwhile is not noticed), bytes (which must stay until it is closed), or a reader. Header, index, layers, notes,
+ * logs and lists are checked and in memory then, rows are not looked at. On success *session is the caller's,
+ * for cellar_close_session. allocator NULL: malloc and free. CELLAR_NOT_FOUND, CELLAR_IO;
+ * CELLAR_CORRUPT (error->at: offset), CELLAR_UNSUPPORTED: another version; CELLAR_INVALID: not a
+ * plain file; CELLAR_NO_MEMORY.
+ */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_open_session(const char *path,
+                                                             const cellar_allocator *allocator,
+                                                             cellar_session **session,
+                                                             cellar_error *error);
+CELLAR_API CELLAR_MUST_USE cellar_status
+cellar_open_session_bytes(const void *bytes, size_t size, const cellar_allocator *allocator,
+                          cellar_session **session, cellar_error *error);
+CELLAR_API CELLAR_MUST_USE cellar_status
+cellar_open_session_reader(const cellar_reader *reader, const cellar_allocator *allocator,
+                           cellar_session **session, cellar_error *error);
+
+/* NULL is allowed. */
+CELLAR_API void cellar_close_session(cellar_session *session);
+
+/* Read everything and compare every checksum. CELLAR_CORRUPT, CELLAR_IO, CELLAR_INVALID. */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_check_session(const cellar_session *session,
+                                                              cellar_error *error);
+
+typedef struct cellar_session_info {
+    uint64_t bytes;      /* of the file that count */
+    uint64_t live_bytes; /* of these, that this state of the session needs */
+    uint64_t generation; /* times it was saved to this file */
+    uint32_t n_facts, n_notes, n_sequences, n_checkpoints, n_groups, n_layers;
+    uint64_t n_cells; /* over all groups, states included */
+    bool is_journal;  /* something was appended to it */
+} cellar_session_info;
+
+/* Describe a session. CELLAR_INVALID. */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_describe_session(const cellar_session *session,
+                                                                 cellar_session_info *out,
+                                                                 cellar_error *error);
+
+/* Fact or note i. Its pointers are valid until the session is closed. CELLAR_INVALID. */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_get_session_fact(const cellar_session *session,
+                                                                 uint32_t i, cellar_note *out,
+                                                                 cellar_error *error);
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_get_session_note(const cellar_session *session,
+                                                                 uint32_t i, cellar_note *out,
+                                                                 cellar_error *error);
+
+/* A sequence of a session. */
+typedef struct cellar_session_sequence {
+    cellar_seq seq;
+    cellar_pos pos_min, pos_max;             /* -1: holds nothing */
+    uint32_t n_cells, n_runs, n_checkpoints; /* over all groups */
+    uint32_t n_tokens;                       /* of its log */
+    const cellar_token *tokens;              /* [n_tokens], valid until the session is closed */
+} cellar_session_sequence;
+
+/* Sequence i, in the order of their names. CELLAR_INVALID. */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_get_session_sequence(const cellar_session *session,
+                                                                     uint32_t i,
+                                                                     cellar_session_sequence *out,
+                                                                     cellar_error *error);
+
+/*
+ * A configuration that can hold the session: its layers, its cells, room for its checkpoints. What
+ * a tool needs that has no model at hand: attention would lack what is not saved (sinks, buckets).
+ * Its arrays are valid until the session is closed. CELLAR_INVALID.
+ */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_get_session_config(const cellar_session *session,
+                                                                   cellar_config *out,
+                                                                   cellar_error *error);
+
+/*
+ * Load sequences into a memory. Those that have a name in use are replaced, at the end, when nothing
+ * can fail any more: until then both need room. CELLAR_MISMATCH: another model: the message names
+ * what differs; error->at is the layer, -1 for facts. CELLAR_NOT_FOUND: the session has no such
+ * sequence. CELLAR_FULL: error->at cells (or states) are missing. Groups with a window give up older cells that
+ * no query can see, their own and then those of the session, before that; checkpoints for which there is no room are left out
+ * (cellar_statistics.checkpoints_dropped counts them). CELLAR_CORRUPT: as it says, nothing is loaded. CELLAR_INVALID, CELLAR_BUSY,
+ * CELLAR_IO, CELLAR_NO_MEMORY.
+ */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_load_session(cellar_memory *memory,
+                                                             const cellar_session *session,
+                                                             const cellar_load_options *options,
+                                                             cellar_error *error);
+
+/*
+ * A file that is saved to again and again. It remembers which cells of the memory are in the file
+ * already, so that saving costs what was added since, not the whole: new sections are appended, and
+ * the old session stands until they are all on the disk. When over half of the file is no longer
+ * needed, or somebody else has put another file in its place, it is saved whole.
+ */
+typedef struct cellar_journal cellar_journal;
+
+/*
+ * Make a journal for a file, which need not exist and is not looked at yet. It belongs to the memory,
+ * and must be closed before that is destroyed. CELLAR_INVALID, CELLAR_NO_MEMORY;
+ * CELLAR_UNSUPPORTED: external layers.
+ */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_open_journal(cellar_memory *memory,
+                                                             const char *path,
+                                                             cellar_journal **journal,
+                                                             cellar_error *error);
+
+/* Load from its file as cellar_open_session and cellar_load_session do. */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_load_journal(cellar_journal *journal,
+                                                             const cellar_load_options *options,
+                                                             cellar_error *error);
+
+/*
+ * Save to its file as cellar_save_session does, appending where possible. *n_written (may be NULL):
+ * bytes that were written. CELLAR_BUSY also: another process is saving to the file.
+ */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_save_journal(cellar_journal *journal,
+                                                             const cellar_save_options *options,
+                                                             uint64_t *n_written,
+                                                             cellar_error *error);
+
+/* The file stays. NULL is allowed. */
+CELLAR_API void cellar_close_journal(cellar_journal *journal);
 
 /* ---- inspection ------------------------------------------------------------------------------ */
 

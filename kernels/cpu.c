@@ -15,6 +15,7 @@
 #include <cpuid.h>
 
 #define LEAF1_ECX_FMA (1u << 12)
+#define LEAF1_ECX_SSE42 (1u << 20)
 #define LEAF1_ECX_OSXSAVE (1u << 27)
 #define LEAF1_ECX_AVX (1u << 28)
 #define LEAF1_ECX_F16C (1u << 29)
@@ -35,7 +36,8 @@ static uint32_t read_xcr0(void)
 
 uint32_t cl_cpu_detect(void)
 {
-    const uint32_t needed = LEAF1_ECX_FMA | LEAF1_ECX_OSXSAVE | LEAF1_ECX_AVX | LEAF1_ECX_F16C;
+    const uint32_t needed = LEAF1_ECX_FMA | LEAF1_ECX_SSE42 | LEAF1_ECX_OSXSAVE | LEAF1_ECX_AVX |
+                            LEAF1_ECX_F16C;
     uint32_t eax, ebx, ecx, edx;
 
     if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx) || (ecx & needed) != needed) return 0;

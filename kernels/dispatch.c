@@ -1,5 +1,5 @@
 /*
- * dispatch.c: fills the table of attention, rotation, row and Hadamard kernels.
+ * dispatch.c: fills the table of attention, rotation, row, Hadamard and CRC kernels.
  *
  * Scalar versions fill the whole table, then every instruction set that both the caller's mask and
  * the processor allow puts its own on top, in ascending order. The table belongs to the caller;
@@ -18,6 +18,7 @@ void cl_kernels_fill(cl_kernels *table, uint32_t mask)
     cl_rows_fill_scalar(table);
     cl_quants_fill_scalar(table);
     cl_hadamard_fill_scalar(table);
+    cl_crc32c_fill_scalar(table);
     table->isa = "scalar";
 
     const uint32_t usable = mask & cl_cpu_detect();
@@ -28,6 +29,7 @@ void cl_kernels_fill(cl_kernels *table, uint32_t mask)
         cl_rows_fill_avx2(table);
         cl_quants_fill_avx2(table);
         cl_hadamard_fill_avx2(table);
+        cl_crc32c_fill_avx2(table);
         table->isa = "avx2";
     }
 #else

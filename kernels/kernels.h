@@ -23,12 +23,12 @@
 #endif
 
 /* Bits of an instruction-set mask; the same values as CELLAR_CPU_*. */
-#define CL_CPU_AVX2 1u /* AVX2 + FMA + F16C, usable under this operating system */
+#define CL_CPU_AVX2 1u /* AVX2 + FMA + F16C + SSE4.2, usable under this operating system */
 
 /* What this processor and operating system can run, as CL_CPU_* bits. */
 uint32_t cl_cpu_detect(void);
 
-/* ---- attention, rotation, rows: used by libcellar -------------------------------------------- */
+/* ---- attention, rotation, rows, checksums: used by libcellar --------------------------------- */
 
 /* Types of stored rows, by their GGUF numbers; the same values as CELLAR_*. */
 enum {
@@ -107,6 +107,12 @@ typedef struct cl_kernels {
      * its own inverse up to rounding. Every version gives the same bits.
      */
     void (*hadamard)(float *x, uint32_t n);
+
+    /*
+     * CRC-32C (Castagnoli) of n bytes. Start with 0; what was returned goes on with the bytes that
+     * follow. Every version gives the same number.
+     */
+    uint32_t (*crc32c)(uint32_t crc, const void *bytes, size_t n);
 } cl_kernels;
 
 /* Fill a table with the best versions that `mask` and the processor allow. */
@@ -172,6 +178,8 @@ void cl_quants_fill_scalar(cl_kernels *table);
 void cl_quants_fill_avx2(cl_kernels *table);
 void cl_hadamard_fill_scalar(cl_kernels *table);
 void cl_hadamard_fill_avx2(cl_kernels *table);
+void cl_crc32c_fill_scalar(cl_kernels *table);
+void cl_crc32c_fill_avx2(cl_kernels *table);
 void cl_matmul_fill_scalar(cl_matmul_table *table);
 void cl_matmul_fill_avx2(cl_matmul_table *table);
 void cl_matmul_tiles_fill_avx2(cl_matmul_table *table);

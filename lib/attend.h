@@ -33,6 +33,7 @@ typedef struct cl_layer {
         *v; /* of the source layer, in the group's storage; v NULL: v_in_k; both NULL: external */
     uint32_t hadamard_k, hadamard_v; /* elements turned together, a power of two; 0: not turned */
     float softcap;                   /* 0: none */
+    float alibi_max_bias;            /* 0: none */
     const float *slopes;             /* [n_heads] of ALiBi; NULL: none */
     const float *sinks;              /* [n_heads]; NULL: none */
     uint32_t n_buckets, max_distance;

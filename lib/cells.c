@@ -13,6 +13,9 @@
 #include "bitmap.h"
 #include "checked.h"
 
+#define BLOCK_SHIFT 5u
+_Static_assert(1u << BLOCK_SHIFT == CL_BLOCK, "a block has one stamp");
+
 static uint32_t words_of(uint32_t n_blocks)
 {
     return n_blocks / 2 + n_blocks % 2;
@@ -23,13 +26,14 @@ static uint32_t per_cell_bytes(bool has_points)
     return 3 * sizeof(uint32_t) + (has_points ? sizeof(cl_point) : 0);
 }
 
-bool cl_cells_measure(uint32_t n_blocks, bool has_points, size_t *bytes)
+bool cl_cells_measure(uint32_t n_blocks, cl_cells_kind kind, size_t *bytes)
 {
-    size_t map, cells, blocks;
+    size_t map, cells, blocks, per_block = 2 * sizeof(uint32_t) + sizeof(uint64_t);
+    if (kind.has_single_stamps) per_block += (CL_BLOCK - 1) * sizeof(uint64_t);
     return cl_checked_mul(words_of(n_blocks), sizeof(uint64_t), &map) &&
-           cl_checked_mul(n_blocks, (size_t)CL_BLOCK * per_cell_bytes(has_points), &cells) &&
-           cl_checked_mul(n_blocks, 2 * sizeof(uint32_t), &blocks) &&
-           cl_checked_add(map, cells, bytes) && cl_checked_add(*bytes, blocks, bytes);
+           cl_checked_mul(n_blocks, (size_t)CL_BLOCK * per_cell_bytes(kind.has_points), &cells) &&
+           cl_checked_mul(n_blocks, per_block, &blocks) && cl_checked_add(map, cells, bytes) &&
+           cl_checked_add(*bytes, blocks, bytes);
 }
 
 /* Cut a block of memory into the arrays for n_blocks blocks; nothing is initialised. */
@@ -41,7 +45,8 @@ static void carve(cl_cells *cells, void *memory, size_t bytes, uint32_t n_blocks
     cells->n = n_blocks * CL_BLOCK;
     cells->n_words = words_of(n_blocks);
     cells->free_map = memory;
-    cells->refs = (uint32_t *)(cells->free_map + cells->n_words);
+    cells->stamps = cells->free_map + cells->n_words;
+    cells->refs = (uint32_t *)(cells->stamps + (cells->n >> cells->stamp_shift));
     cells->stored_pos = (int32_t *)(cells->refs + cells->n);
     cells->token = cells->stored_pos + cells->n;
     uint32_t *behind = (uint32_t *)(cells->token + cells->n);
@@ -54,7 +59,7 @@ static void carve(cl_cells *cells, void *memory, size_t bytes, uint32_t n_blocks
     cells->pool_of = behind + n_blocks;
 }
 
-bool cl_cells_create(cl_cells *cells, cl_pool *pools, uint32_t n_pools, bool has_points,
+bool cl_cells_create(cl_cells *cells, cl_pool *pools, uint32_t n_pools, cl_cells_kind kind,
                      cl_alloc *alloc)
 {
     memset(cells, 0, sizeof *cells);
@@ -66,10 +71,11 @@ bool cl_cells_create(cl_cells *cells, cl_pool *pools, uint32_t n_pools, bool has
         pools[p].end_block = n_blocks;
     }
     size_t bytes;
-    if (!cl_cells_measure(n_blocks, has_points, &bytes)) return false;
+    if (!cl_cells_measure(n_blocks, kind, &bytes)) return false;
     void *memory = cl_alloc_get(alloc, CELLAR_BYTES_CELLS, bytes);
     if (!memory) return false;
-    cells->has_points = has_points;
+    cells->has_points = kind.has_points;
+    cells->stamp_shift = kind.has_single_stamps ? 0 : BLOCK_SHIFT;
     cells->pools = pools;
     cells->n_pools = n_pools;
     carve(cells, memory, bytes, n_blocks);
@@ -106,10 +112,24 @@ uint32_t cl_cells_first_beyond(const cl_cells *cells, uint32_t pool, uint32_t n)
     return block * CL_BLOCK;
 }
 
+/* All cells from `first` on, the first of a block. */
+static void give_stamps(cl_cells *cells, uint32_t first)
+{
+    for (uint32_t i = first >> cells->stamp_shift; i < cells->n >> cells->stamp_shift; i++)
+        cells->stamps[i] = ++cells->last_stamp;
+}
+
+void cl_cells_restamp(cl_cells *cells, uint32_t cell, uint32_t n)
+{
+    for (uint32_t i = cell; i < cell + n; i++)
+        cells->stamps[i >> cells->stamp_shift] = ++cells->last_stamp;
+}
+
 void cl_cells_clear(cl_cells *cells)
 {
     /* Positions and tokens of free cells mean nothing: left alone, they cost no memory yet. */
     memset(cells->refs, 0, cells->n * sizeof *cells->refs);
+    give_stamps(cells, 0);
     memset(cells->claims, 0, cells->n_blocks * sizeof *cells->claims);
     memset(cells->free_map, 0, cells->n_words * sizeof *cells->free_map);
     cells->n_free = 0;
@@ -166,6 +186,7 @@ void cl_cells_release(cl_cells *cells, uint32_t cell, uint32_t n)
         no_longer_shared += left == 1;
         if (left == 0) {
             cells->free_map[i / 64] |= 1ull << (i % 64);
+            cells->stamps[i >> cells->stamp_shift] = ++cells->last_stamp;
             if (freed++ == 0 && i < pool->first_free) pool->first_free = i;
             cl_cells_offer(cells, i / CL_BLOCK);
         }
@@ -218,11 +239,11 @@ uint32_t cl_cells_longest_free(const cl_cells *cells)
 
 /* ---- more or fewer cells --------------------------------------------------------------------- */
 
-/* The arrays of `from`, moved into new memory for n_blocks blocks (as many or more than kept). */
+/* The arrays, moved into new memory for n_blocks blocks (as many or more than kept). */
 static bool move_arrays(cl_cells *cells, uint32_t n_blocks, cl_alloc *alloc)
 {
     size_t bytes;
-    if (!cl_cells_measure(n_blocks, cells->has_points, &bytes)) return false;
+    if (!cl_cells_measure(n_blocks, cl_cells_kind_of(cells), &bytes)) return false;
     void *memory = cl_alloc_get(alloc, CELLAR_BYTES_CELLS, bytes);
     if (!memory) return false;
     cl_cells old = *cells;
@@ -232,6 +253,8 @@ static bool move_arrays(cl_cells *cells, uint32_t n_blocks, cl_alloc *alloc)
     memset(cells->free_map, 0, cells->n_words * sizeof *cells->free_map);
     memcpy(cells->free_map, old.free_map, words_of(kept_blocks) * sizeof *cells->free_map);
     if (kept_blocks % 2) cells->free_map[kept_blocks / 2] &= 0xffffffffu;
+    memcpy(cells->stamps, old.stamps, (kept >> cells->stamp_shift) * sizeof *cells->stamps);
+    give_stamps(cells, kept);
     memcpy(cells->refs, old.refs, kept * sizeof *cells->refs);
     memset(cells->refs + kept, 0, n_new * sizeof *cells->refs);
     memcpy(cells->stored_pos, old.stored_pos, kept * sizeof *cells->stored_pos);

@@ -13,7 +13,11 @@
  * token claims the block it grows in, so that sequences which decode side by side do not interleave
  * cell by cell. A claim is soft: placement.c ignores it as soon as free cells elsewhere run out.
  *
- *     one block of memory:  free map | refs[n] | stored_pos[n] | token[n] | points[n] if 2-D |
+ * Stamps tell whether cells still hold what they held at another time: the stamp of a stretch of cells (a
+ * block; in groups whose cells are large, one cell) becomes another one whenever one of them becomes free
+ * or is turned where it lies. No stamp comes twice. A journal compares them (session_journal.c).
+ *
+ *     one block of memory:  free map | stamps | refs[n] | stored_pos[n] | token[n] | points[n] if 2-D |
  *                           claims[blocks] | pool_of[blocks]
  */
 #ifndef CL_CELLS_H
@@ -53,7 +57,10 @@ typedef struct cl_cells {
     uint32_t *claims;    /* [n_blocks] owner (sequence slot + 1) or 0 */
     uint32_t *pool_of;   /* [n_blocks] */
     cl_pool *pools;      /* [n_pools], not part of the block of memory */
+    uint64_t *stamps;    /* [n >> stamp_shift] of each stretch of cells */
+    uint64_t last_stamp; /* the last one that was given */
     uint32_t n_words, n_pools;
+    uint32_t stamp_shift; /* cells that share a stamp: 1 << stamp_shift */
     bool has_points;
     void *memory;
     size_t memory_size;
@@ -65,14 +72,20 @@ static inline uint32_t cl_cells_blocks(uint32_t n)
     return n / CL_BLOCK + (n % CL_BLOCK != 0);
 }
 
+/* What cells are asked to keep beside the usual. */
+typedef struct cl_cells_kind {
+    bool has_points;
+    bool has_single_stamps; /* one for each cell, not for each block: for cells that are large */
+} cl_cells_kind;
+
 /* Bytes for n_blocks blocks; false if that does not fit. Pools are counted by whoever keeps them. */
-bool cl_cells_measure(uint32_t n_blocks, bool has_points, size_t *bytes);
+bool cl_cells_measure(uint32_t n_blocks, cl_cells_kind kind, size_t *bytes);
 
 /*
  * All free. `pools` [n_pools] have their n filled in and are the cells' from now on (they must
  * outlive them). False: no memory.
  */
-bool cl_cells_create(cl_cells *cells, cl_pool *pools, uint32_t n_pools, bool has_points,
+bool cl_cells_create(cl_cells *cells, cl_pool *pools, uint32_t n_pools, cl_cells_kind kind,
                      cl_alloc *alloc);
 void cl_cells_destroy(cl_cells *cells, cl_alloc *alloc);
 
@@ -104,6 +117,19 @@ void cl_cells_release(cl_cells *cells, uint32_t cell, uint32_t n);
  * stand for; the two stretches do not overlap.
  */
 void cl_cells_move(cl_cells *cells, uint32_t to, uint32_t from, uint32_t n);
+
+/* What n held cells stand for has changed where they are. */
+void cl_cells_restamp(cl_cells *cells, uint32_t cell, uint32_t n);
+
+static inline uint64_t cl_cells_stamp(const cl_cells *cells, uint32_t cell)
+{
+    return cells->stamps[cell >> cells->stamp_shift];
+}
+
+static inline cl_cells_kind cl_cells_kind_of(const cl_cells *cells)
+{
+    return (cl_cells_kind){cells->has_points, cells->stamp_shift == 0};
+}
 
 /* A block may have become useful to others again: searches must not start behind it. */
 static inline void cl_cells_offer(cl_cells *cells, uint32_t block)

@@ -26,7 +26,7 @@ bool cl_checkpoints_measure(uint32_t n, uint32_t n_groups, size_t *bytes)
            cl_arena_add(&total, n, sizeof(bool)) && cl_arena_add(&total, n, sizeof(uint32_t)) &&
            cl_arena_add(&total, n, sizeof(uint32_t)) &&
            cl_arena_add(&total, (size_t)n * n_groups, sizeof(cl_runs)) &&
-           cl_cells_measure(cl_cells_blocks(n), false, &cells) &&
+           cl_cells_measure(cl_cells_blocks(n), (cl_cells_kind){false, false}, &cells) &&
            cl_checked_add(total, cells, bytes);
 }
 
@@ -64,7 +64,8 @@ bool cl_checkpoints_create(cl_checkpoints *checkpoints, uint32_t n, uint32_t int
     checkpoints->planned_lists = cl_arena_take(&arena, (size_t)n * n_groups, sizeof(cl_runs));
     checkpoints->n = n;
     checkpoints->pool.n = n;
-    return cl_cells_create(&checkpoints->sequences.cells, &checkpoints->pool, 1, false, alloc);
+    return cl_cells_create(&checkpoints->sequences.cells, &checkpoints->pool, 1,
+                           (cl_cells_kind){false, false}, alloc);
 }
 
 void cl_checkpoints_destroy(cl_checkpoints *checkpoints)

@@ -31,8 +31,8 @@ cellar_status cl_group_create(cl_group *group, uint32_t index, const cl_group_so
     group->sweep.ubatch = UINT32_MAX;
     cl_sequence_table_init(&group->sequences.table);
     cl_cells *cells = &group->sequences.cells;
-    if (!cl_cells_create(cells, source->pools, plan->n_pools, source->has_points && !is_recurrent,
-                         alloc))
+    if (!cl_cells_create(cells, source->pools, plan->n_pools,
+                         cl_group_cells_kind(plan->kind, source->has_points), alloc))
         return cl_error_no_memory(error, "cells: use fewer", plan->cells_bytes);
     cellar_status status = cl_storage_create(
         &group->storage, &plan->layout, source->rows, plan->n_rows, source->stores,
@@ -99,8 +99,8 @@ cellar_pos cl_group_rewind_min(const cl_group *group, cellar_seq seq)
     if (group->kind != CELLAR_LAYER_RECURRENT || runs->n == 0) return 0;
     /* Of the states in a row that end at the present one, the first. */
     uint32_t r = runs->n - 1;
-    while (r > 0 && cl_run_last(&runs->items[r - 1]) + 1 == runs->items[r].pos)
-        r--;
+    while (r > 0 && cl_run_last(&runs->items[r - 1]) + 1LL >= runs->items[r].pos)
+        r--; /* also if they share a position: those of an image are several there */
     return runs->items[r].pos > 0 ? runs->items[r].pos + 1 : 0;
 }
 
@@ -286,8 +286,9 @@ static cellar_status reserve_far(cl_group *group, uint32_t slot, uint64_t n, uin
     CL_TRY(cl_sequences_reserve(&group->sequences, slot, n_runs + n + 3, error));
     if (!group->is_external) return CELLAR_OK;
     void *moves = group->moves->items;
+    group->moves->n_promised += n_runs + n;
     ok = cl_alloc_reserve(alloc, CELLAR_BYTES_STEP, &moves, &group->moves->capacity,
-                          group->moves->n + n_runs + n, sizeof(cellar_move));
+                          group->moves->n + group->moves->n_promised, sizeof(cellar_move));
     group->moves->items = moves;
     return ok ? CELLAR_OK : cl_error_no_memory(error, "row moves", (size_t)n * sizeof(cellar_move));
 }

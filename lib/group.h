@@ -62,6 +62,7 @@ struct cl_checkpoints;
 typedef struct cl_moves {
     cellar_move *items;
     uint32_t n, capacity;
+    uint64_t n_promised; /* a copy: room that the groups prepared so far may use */
 } cl_moves;
 
 /* What one group of a configuration comes to. */
@@ -121,6 +122,13 @@ typedef struct cl_group {
     cl_arena arena, reclaim_arena;
     cl_sweep sweep;
 } cl_group;
+
+/* What its cells keep: a state is large, so each has a stamp of its own. */
+static inline cl_cells_kind cl_group_cells_kind(cellar_layer_kind kind, bool is_2d)
+{
+    bool is_recurrent = kind == CELLAR_LAYER_RECURRENT;
+    return (cl_cells_kind){is_2d && !is_recurrent, is_recurrent};
+}
 
 static inline bool cl_group_has_window(const cl_group *group)
 {
@@ -234,6 +242,15 @@ uint64_t cl_window_count_taken(const cl_group *group);
  * for a cut is needed.
  */
 void cl_window_drop_overrun(cl_group *group, const cl_participant *participant);
+/*
+ * The same outside of a step, for what is loaded, from sequences only: give up to n cells of a pool. Then
+ * either they stay given up, or they are taken back. What the last step noted is forgotten first.
+ * CELLAR_NO_MEMORY.
+ */
+void cl_window_forget_step(cl_group *group);
+cellar_status cl_window_give_up(cl_group *group, uint32_t pool, uint32_t n, cellar_error *error);
+void cl_window_keep_given_up(cl_group *group);
+void cl_window_take_back(cl_group *group);
 
 /* group_recurrent.c */
 cellar_status cl_recurrent_begin(cl_group *group, const cl_step *step, cellar_error *error);

@@ -199,8 +199,8 @@ static void cut_sequence(cl_group *group, uint32_t slot, cl_run run, uint32_t n,
     cl_sequence *sequence = &group->sequences.table.items[slot];
     int64_t end = run.step ? run.pos + (int64_t)n : run.pos + 1LL;
     uint32_t first = cl_runs_cut(&sequence->runs, run.pos);
-    /* One sink that is left of a run can belong to those before it that share its position. */
-    if (first > 1 && cl_runs_join(&sequence->runs, first - 1)) first--;
+    /* A sink that stays behind alone can belong to those before it that share its position. */
+    if (first > 0 && cl_runs_join(&sequence->runs, first - 1)) first--;
     cl_run_set_len(&run, n);
     if (n == 1) run.step = 1;
     if (*last != NO_VICTIM && continues(&group->victims[*last], &run)) {
@@ -300,10 +300,10 @@ void cl_window_suspend(cl_group *group, uint32_t checkpoint)
     cl_checkpoints_suspend(group->checkpoints, checkpoint, group->index);
 }
 
-uint32_t cl_window_reclaim(cl_group *group, uint32_t pool, uint32_t missing)
+/* Give up cells that no query sees until `goal` of a pool are free, or there are none. */
+static void reclaim_cells(cl_group *group, uint32_t pool, uint32_t goal)
 {
     const cl_pool *its = &group->sequences.cells.pools[pool];
-    uint32_t goal = its->n_free + missing;
     candidate *heap = (candidate *)(void *)group->reclaim_arena.memory;
     uint32_t n = collect(group, pool, heap);
     while (n > 0 && its->n_free < goal) {
@@ -314,6 +314,13 @@ uint32_t cl_window_reclaim(cl_group *group, uint32_t pool, uint32_t missing)
         if (!find_oldest(group, &heap[0], &run)) heap[0] = heap[--n];
         sink(heap, 0, n);
     }
+}
+
+uint32_t cl_window_reclaim(cl_group *group, uint32_t pool, uint32_t missing)
+{
+    const cl_pool *its = &group->sequences.cells.pools[pool];
+    uint32_t goal = its->n_free + missing;
+    reclaim_cells(group, pool, goal);
     while (its->n_free < goal && group->checkpoints && group->may_reuse) {
         uint32_t least = cl_checkpoints_least(group->checkpoints, group->index, pool);
         if (least == CL_NO_CHECKPOINT) break;
@@ -437,4 +444,33 @@ void cl_window_restore(cl_group *group)
         cl_lost_remove(&sequence->lost, victim->run.pos + (victim->was_lost ? 1LL : 0LL),
                        cl_run_last(&victim->run) + 1LL);
     }
+}
+
+/* ---- outside of a step ----------------------------------------------------------------------- */
+
+void cl_window_forget_step(cl_group *group)
+{
+    group->n_victims = group->n_labels = 0;
+    group->n_step_reclaimed = 0;
+}
+
+cellar_status cl_window_give_up(cl_group *group, uint32_t pool, uint32_t n, cellar_error *error)
+{
+    uint32_t goal = group->sequences.cells.pools[pool].n_free + n;
+    cl_step nobody = {.n_tokens = goal};
+    CL_TRY(cl_window_reserve(group, &nobody, error));
+    group->may_reuse = false; /* no step is open */
+    reclaim_cells(group, pool, goal);
+    return CELLAR_OK;
+}
+
+void cl_window_keep_given_up(cl_group *group)
+{
+    if (group->n_victims > 0) group->n_reclaimed += group->n_step_reclaimed;
+    group->n_victims = 0;
+}
+
+void cl_window_take_back(cl_group *group)
+{
+    cl_window_restore(group);
 }

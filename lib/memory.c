@@ -40,19 +40,6 @@ static struct cellar_memory *carve_object(cl_arena arena, const cellar_config *c
     return memory;
 }
 
-static void describe_ropes(cellar_memory *memory, const cellar_config *config, const cl_plan *plan,
-                           double *frequencies)
-{
-    size_t n_angles = 0;
-    for (uint32_t r = 0; r < plan->n_ropes; r++) {
-        const cellar_layer *layer = &config->layers[plan->rope_layers[r]];
-        cl_rope_init(&memory->ropes[r], &layer->rope, layer->k_size, frequencies);
-        memory->angle_offsets[r] = n_angles;
-        n_angles += 2 * (size_t)memory->ropes[r].n_pairs;
-        frequencies += memory->ropes[r].n_pairs;
-    }
-}
-
 /* Copy n floats into the features, or nothing when there are none. */
 static const float *keep_floats(layer_parts *parts, const float *from, size_t n)
 {
@@ -61,6 +48,21 @@ static const float *keep_floats(layer_parts *parts, const float *from, size_t n)
     memcpy(to, from, n * sizeof *to);
     parts->features += n;
     return to;
+}
+
+static void describe_ropes(cellar_memory *memory, const cellar_config *config, const cl_plan *plan,
+                           layer_parts *parts)
+{
+    size_t n_angles = 0;
+    for (uint32_t r = 0; r < plan->n_ropes; r++) {
+        const cellar_layer *layer = &config->layers[plan->rope_layers[r]];
+        cl_rope *rope = &memory->ropes[r];
+        cl_rope_init(rope, &layer->rope, layer->k_size, parts->frequencies);
+        rope->given.factors = keep_floats(parts, layer->rope.factors, rope->n_pairs);
+        memory->angle_offsets[r] = n_angles;
+        n_angles += 2 * (size_t)rope->n_pairs;
+        parts->frequencies += rope->n_pairs;
+    }
 }
 
 /* The largest power of two that divides n. */
@@ -82,6 +84,7 @@ static void describe_attention(cl_layer *layer, const cellar_layer *from, layer_
     if (from->rotate_k && from->k_size % 2 == 0) layer->hadamard_k = stretch_of_two(from->k_size);
     if (from->rotate_v && from->v_size % 2 == 0) layer->hadamard_v = stretch_of_two(from->v_size);
     layer->softcap = from->softcap;
+    layer->alibi_max_bias = from->alibi_max_bias;
     if (from->alibi_max_bias > 0) {
         cl_attend_slopes(parts->features, from->n_heads, from->alibi_max_bias);
         layer->slopes = parts->features;
@@ -227,7 +230,7 @@ static void describe_memory(cellar_memory *memory, const cellar_config *config, 
     for (uint32_t p = 0; p < config->n_pools; p++)
         memory->pool_cells[p] = cl_plan_pool_share(config, p);
     cl_kernels_fill(&memory->kernels, config->cpu_mask);
-    describe_ropes(memory, config, plan, parts->frequencies);
+    describe_ropes(memory, config, plan, parts);
     describe_layers(memory, config, plan, parts);
 }
 

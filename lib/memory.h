@@ -22,7 +22,7 @@ typedef struct cl_plan {
     uint32_t n_ropes;                   /* different rotations */
     uint32_t rope_layers[CL_MAX_ROPES]; /* the first layer that has each */
     size_t n_frequencies;               /* doubles, over all rotations */
-    size_t n_features;                  /* floats: slopes, sinks, buckets */
+    size_t n_features;                  /* floats: factors, slopes, sinks, buckets */
     uint32_t n_groups, n_stores, n_rows;
     cl_group_plan groups[CL_MAX_GROUPS];
     const cellar_row_store *stores[CL_MAX_STORES]; /* entry 0: NULL, the library's own */

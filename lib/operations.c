@@ -160,6 +160,7 @@ cellar_status cellar_copy(cellar_memory *memory, cellar_seq from, cellar_seq to,
     if (is_shared) range.p0 = 0;
     uint32_t g = 0;
     cellar_status status = CELLAR_OK;
+    memory->moves.n_promised = 0;
     for (; g < memory->n_groups; g++) {
         status = cl_group_prepare_copy(&memory->groups[g], from, to, range, error);
         if (status != CELLAR_OK) break;

@@ -54,7 +54,9 @@ static cellar_status add_rope(const cellar_config *config, cl_plan *plan, uint32
         CL_FAIL(error, CELLAR_INVALID, i, "layer %u: more than %u different rotations", i,
                 CL_MAX_ROPES);
     plan->rope_layers[plan->n_ropes++] = i;
-    plan->n_frequencies += cl_rope_pairs(&config->layers[i].rope, config->layers[i].k_size);
+    uint32_t n_pairs = cl_rope_pairs(&config->layers[i].rope, config->layers[i].k_size);
+    plan->n_frequencies += n_pairs;
+    if (config->layers[i].rope.factors) plan->n_features += n_pairs;
     if (config->layers[i].rope.kind == CELLAR_ROPE_MROPE) plan->is_2d = true;
     return CELLAR_OK;
 }
@@ -227,7 +229,8 @@ static bool plan_group(const cellar_config *config, cl_plan *plan, cl_group_plan
     bool fits = is_recurrent ? plan_states(config, group) : plan_attention_cells(config, group);
     if (!fits) return false;
     uint32_t n_storage = is_recurrent ? group->n_cells : group->n_blocks;
-    if (!cl_cells_measure(group->n_blocks, plan->is_2d && !is_recurrent, &group->cells_bytes) ||
+    if (!cl_cells_measure(group->n_blocks, cl_group_cells_kind(group->kind, plan->is_2d),
+                          &group->cells_bytes) ||
         !cl_storage_measure(&group->layout, plan->n_stores, n_storage, &group->own_bytes,
                             &group->callers_bytes))
         return false;

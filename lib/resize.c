@@ -48,7 +48,7 @@ static cellar_status grow_group(const resizing *r, const change *its, cellar_err
     if (cl_cells_resize(cells, r->pool, its->new_n, &r->memory->alloc)) return CELLAR_OK;
     (void)fit_storage(its->group, cells->n_blocks, NULL);
     size_t bytes = 0;
-    (void)cl_cells_measure(cells->n_blocks + more, cells->has_points, &bytes);
+    (void)cl_cells_measure(cells->n_blocks + more, cl_cells_kind_of(cells), &bytes);
     return cl_error_no_memory(error, "cells", bytes);
 }
 

@@ -122,6 +122,8 @@ void cl_rope_init(cl_rope *out, const cellar_rope *rope, uint32_t k_size, double
     out->magnitude = rope->yarn_attn;
     out->frequencies = frequencies;
     out->first = out->n_pairs ? rope->first : 0;
+    out->given = *rope;
+    out->given.n_rot = 2 * out->n_pairs;
     memcpy(out->sections, rope->sections, sizeof out->sections);
     uint32_t n_rot = 2 * out->n_pairs;
     double low = 0, high = 0;

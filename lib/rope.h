@@ -24,6 +24,7 @@ typedef struct cl_rope {
     uint32_t sections[4]; /* CELLAR_ROPE_MROPE: pairs that turn by position, y, x, nothing */
     double magnitude;     /* of the first rotation */
     double *frequencies;  /* [n_pairs] radians a position */
+    cellar_rope given;    /* what it was made from; n_rot filled in */
 } cl_rope;
 
 /* The number of pairs a description rotates in a head of k_size elements. */
@@ -33,7 +34,10 @@ uint32_t cl_rope_pairs(const cellar_rope *rope, uint32_t k_size);
 cellar_status cl_rope_validate(const cellar_rope *rope, uint32_t k_size, uint32_t layer,
                                cellar_error *error);
 
-/* Reduce a valid description; `frequencies` has room for cl_rope_pairs values. */
+/*
+ * Reduce a valid description; `frequencies` has room for cl_rope_pairs values. `given` points to the
+ * description's own factors: whoever keeps the result longer than those gives it a copy.
+ */
 void cl_rope_init(cl_rope *out, const cellar_rope *rope, uint32_t k_size, double *frequencies);
 
 /* Do two valid descriptions, of heads of a_size and b_size elements, turn the same way? */

@@ -303,6 +303,7 @@ static void edit_cells(const settlement *s)
         uint32_t cell = its->kind == FRESH ? its->to : its->run.cell;
         for (uint32_t k = 0; k < its->run.len; k++)
             cells->stored_pos[cell + k] += its->run.shift;
+        if (its->kind == IN_PLACE) cl_cells_restamp(cells, cell, its->run.len);
     }
     /* Last, because a sequence can hold a cell twice. */
     for (uint32_t i = 0; i < s->n_pieces; i++)

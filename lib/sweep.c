@@ -62,8 +62,8 @@ typedef struct cuts {
 static void count_cuts(void *context, cl_run run)
 {
     cuts *c = context;
-    c->blocks += run.len / CL_KEYS + 3;
-    c->pieces += run.len / CL_KEYS + 3 + run.len / CL_BLOCK + 1;
+    c->blocks += run.len / CL_KEYS + 4;
+    c->pieces += run.len / CL_KEYS + 4 + run.len / CL_BLOCK + 1;
     c->runs++;
 }
 
@@ -257,8 +257,8 @@ static int32_t stretch_of(int32_t pos)
 
 /*
  * The block being built (the last one) is complete. If an earlier view has the same, use that one.
- * (Only where tokens share positions can a view have two blocks in one stretch of positions; those must
- * also be found in their order.)
+ * (Where tokens share positions, and behind sinks, a view can have two blocks in one stretch of positions;
+ * those must also be found in their order.)
  */
 static void close_block(cl_sweep *sweep, cl_view *view)
 {
@@ -306,6 +306,7 @@ typedef struct cutting {
     cl_view *view;
     cl_key_block *open; /* the block being filled, or NULL */
     bool has_window;
+    int32_t n_sinks;  /* of the window */
     bool is_shared;   /* `open` began with a cell at the position of the cell before it */
     int32_t last_pos; /* of the cell before; -1: none */
 } cutting;
@@ -315,6 +316,7 @@ static bool must_cut(const cutting *c, int32_t pos)
 {
     if (stretch_of(c->open->first_pos) != stretch_of(pos) || c->open->n_keys == CL_KEYS)
         return true;
+    if (c->last_pos < c->n_sinks && pos >= c->n_sinks) return true;
     return c->has_window && c->is_shared != (pos == c->last_pos);
 }
 
@@ -325,6 +327,7 @@ static uint32_t piece_length(const cutting *c, const cl_run *run, uint32_t cell,
     uint32_t len = smaller(left, CL_KEYS - c->open->n_keys);
     len = smaller(len, CL_BLOCK - cell % CL_BLOCK);
     if (run->step) len = smaller(len, CL_KEYS - (uint32_t)pos % CL_KEYS);
+    if (run->step && pos < c->n_sinks) len = smaller(len, (uint32_t)(c->n_sinks - pos));
     /* The second cell of a run at one position is shared, the second of any other is not. */
     if (c->has_window && c->is_shared == (run->step == 1)) len = 1;
     return len;
@@ -379,6 +382,7 @@ void cl_sweep_add_view(cl_sweep *sweep, uint32_t member, const cl_past *past, ui
     }
     cutting c = {.sweep = sweep, .view = view, .last_pos = -1};
     c.has_window = past->window && past->window->kind != CELLAR_WINDOW_NONE;
+    if (c.has_window) c.n_sinks = (int32_t)smaller(past->window->n_sinks, INT32_MAX);
     take_runs(past, cut_run, &c);
     extent seen = extent_of(past);
     for (uint32_t i = 0; i < past->pending->n && n_pending > 0; i++) {

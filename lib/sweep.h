@@ -20,7 +20,8 @@
  * updates its running maximum once a key block. That is why results are the same bit for bit
  * however a sequence came to hold what it holds. (Where tokens share positions, 32 cells may not be
  * enough for a stretch. It is then cut every 32 cells; with a window, where cells at its beginning
- * may be there or not, instead before the second cell of a position and after its last one.)
+ * may be there or not, instead before the second cell of a position and after its last one.) Sinks are
+ * cut off from what comes behind them, of which any part may be gone.
  */
 #ifndef CL_SWEEP_H
 #define CL_SWEEP_H

@@ -154,6 +154,7 @@ static void run_level(check *c, check *below, const level *l)
         run_tests(c, below, l->isa, rows_tests, n_rows_tests);
         run_tests(c, below, l->isa, codec_tests, n_codec_tests);
         run_tests(c, below, l->isa, hadamard_tests, n_hadamard_tests);
+        run_tests(c, below, l->isa, crc32c_tests, n_crc32c_tests);
         run_tests(c, below, l->isa, matmul_tests, n_matmul_tests);
     }
     below->kernels = c->kernels;

@@ -140,6 +140,16 @@ static void call_hadamard(workload *w)
     w->kernels->hadamard(w->results, w->n_in);
 }
 
+static void call_crc32c(workload *w)
+{
+    w->halves[0] ^= (uint16_t)w->kernels->crc32c(0, w->matrix, w->n_in);
+}
+
+static void call_memcpy(workload *w)
+{
+    memcpy(w->results, w->matrix, w->n_in);
+}
+
 static void call_matmul(workload *w)
 {
     const size_t row_bytes = w->n_in / w->weight->block * w->weight->block_bytes;
@@ -248,6 +258,22 @@ static void bench_hadamard(const char *isa, workload *w, const char *only, int i
     }
 }
 
+/* Against memcpy of the same bytes: from the second-level cache, and through memory. */
+static void bench_crc32c(const char *isa, workload *w, const char *only, int is_json)
+{
+    static const struct {
+        uint32_t bytes;
+        const char *shape;
+    } sizes[] = {{1 << 10, "1 KiB"}, {1 << 18, "256 KiB"}, {FLOATS * 4, "8 MiB"}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes && strstr("crc32c", only); i++) {
+        w->n_in = sizes[i].bytes;
+        const bench_case crc = {"crc32c", sizes[i].shape, call_crc32c, 0, w->n_in};
+        const bench_case copy = {"(memcpy)", sizes[i].shape, call_memcpy, 0, w->n_in};
+        measure(isa, &crc, w, is_json);
+        measure(isa, &copy, w, is_json);
+    }
+}
+
 static void bench_weights(const char *isa, workload *w, const cl_matmul_table *weights,
                           const char *only, int is_json)
 {
@@ -287,5 +313,6 @@ void run_bench(const char *isa, const cl_kernels *kernels, const cl_matmul_table
     bench_kernels(isa, &w, only, is_json);
     bench_rows(isa, &w, only, is_json);
     bench_hadamard(isa, &w, only, is_json);
+    bench_crc32c(isa, &w, only, is_json);
     bench_weights(isa, &w, weights, only, is_json);
 }

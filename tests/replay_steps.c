@@ -7,6 +7,7 @@
  * of their kind: a trace that makes no sense fails the run, not the program.
  */
 #include "replay.h"
+#include "replay_state.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -29,6 +30,7 @@ typedef struct replay {
      */
     bool has_kept;
     uint32_t kept;
+    replay_state whole, of_sequence; /* as they were saved last */
 } replay;
 
 /* The arrays of a batch, from malloc. */
@@ -255,16 +257,50 @@ static void do_clear(replay *r)
     check_status(r, cellar_clear(engine_memory(r->engine), &error), &error);
 }
 
+static void save_state(replay *r)
+{
+    replay_state_save(&r->whole, engine_memory(r->engine), -1, r->outcome);
+}
+
+static void load_state(replay *r)
+{
+    replay_state_load(&r->whole, engine_memory(r->engine), -1, r->outcome);
+}
+
+static void save_sequence(replay *r)
+{
+    const cellar_seq seq = argument(r, 0);
+    if (!has_failed(r)) {
+        replay_state_save(&r->of_sequence, engine_memory(r->engine), seq, r->outcome);
+    }
+}
+
+static void load_sequence(replay *r)
+{
+    const cellar_seq as = argument(r, 0);
+    if (!has_failed(r)) {
+        replay_state_load(&r->of_sequence, engine_memory(r->engine), as, r->outcome);
+    }
+}
+
 typedef struct step_kind {
     const char *name;
     void (*run)(replay *r); /* NULL: known, and not built */
 } step_kind;
 
 static const step_kind kinds[] = {
-    {"decode", do_decode}, {"seq_rm", do_remove},    {"seq_cp", do_copy},
-    {"seq_keep", do_keep}, {"seq_add", do_shift},    {"seq_div", do_divide},
-    {"clear", do_clear},   {"encode", NULL},         {"state_save", NULL},
-    {"state_load", NULL},  {"state_seq_save", NULL}, {"state_seq_load", NULL},
+    {"decode", do_decode},
+    {"seq_rm", do_remove},
+    {"seq_cp", do_copy},
+    {"seq_keep", do_keep},
+    {"seq_add", do_shift},
+    {"seq_div", do_divide},
+    {"clear", do_clear},
+    {"encode", NULL},
+    {"state_save", save_state},
+    {"state_load", load_state},
+    {"state_seq_save", save_sequence},
+    {"state_seq_load", load_sequence},
 };
 
 static const step_kind *kind_of(const json_t *step)
@@ -376,5 +412,7 @@ void replay_run(const model *m, const replay_config *config, const json_t *run,
     if (status == CELLAR_OK) {
         run_steps(&r, steps);
     }
+    replay_state_free(&r.whole);
+    replay_state_free(&r.of_sequence);
     engine_destroy(r.engine);
 }

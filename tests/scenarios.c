@@ -317,7 +317,7 @@ static const scenario *const tables[] = {
     scenarios_basic,       scenarios_equality, scenarios_defects,   scenarios_windows,
     scenarios_recurrent,   scenarios_pools,    scenarios_positions, scenarios_types,
     scenarios_checkpoints, scenarios_kept,     scenarios_free,      scenarios_groups,
-    scenarios_story,
+    scenarios_sessions,    scenarios_story,
 };
 
 int main(int argc, char **argv)

@@ -31,6 +31,7 @@ extern const scenario scenarios_positions[];   /* S12; division, M-RoPE, settlin
 extern const scenario scenarios_types[];       /* S11; quantised rows */
 extern const scenario scenarios_free[];        /* S19: what free cells hold is never seen */
 extern const scenario scenarios_groups[];      /* S14; several groups in one memory */
+extern const scenario scenarios_sessions[];    /* S19, S20; saved and loaded */
 extern const scenario scenarios_story[];       /* stories at random, in every kind of memory */
 
 /* What is owed but cannot run yet, and why; counted as skipped. Ends with a NULL name. */

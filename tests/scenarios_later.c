@@ -8,13 +8,7 @@
 #include "scenarios.h"
 
 const scenario_later scenarios_later[] = {
-    {"S19 a failed load leaves no trace", "there are no saved states yet (step 3)"},
-    {"S20 a malformed state: every field", "there are no saved states yet (step 3)"},
     {"S22 the best cached prefix wins, whichever slot", "there is no server yet (step 6)"},
     {"S24 what belongs to the cache key", "there is no store of prefixes yet (steps 3 and 6)"},
-    {"D17 any sequence can be saved", "there are no saved states yet (step 3)"},
-    {"D22 a whole state holds all sequences", "there are no saved states yet (step 3)"},
-    {"D23 a failed or empty load destroys nothing", "there are no saved states yet (step 3)"},
-    {"D40 no element-wise V in a saved state", "there are no saved states yet (step 3)"},
     {NULL, NULL},
 };

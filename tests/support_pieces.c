@@ -46,7 +46,7 @@ void pieces_open(pieces *w, uint64_t seed, uint32_t n0, uint32_t n1)
     w->checkpoints.pins = w->pins;
     w->checkpoints.is_live = w->is_live;
     cl_sequence_table_init(&w->group.sequences.table);
-    assert_true(cl_cells_create(pieces_cells(w), w->pools, 2, true, alloc));
+    assert_true(cl_cells_create(pieces_cells(w), w->pools, 2, (cl_cells_kind){true, false}, alloc));
     w->stores[1] = faulty_store();
     cl_storage_layout layout = {.cells_a_block = CL_BLOCK, .kind = CELLAR_BYTES_ROWS};
     assert_true(cl_storage_add(&layout, &w->rows, 2, 4, CELLAR_F32, 1));

@@ -68,7 +68,7 @@ i386:x86-64,)
     verdict "AVX registers occur only in *_avx2.o" "$offenders"
     for object in "$OUT"/kernels/*_avx2.o; do
         [ -e "$object" ] || continue
-        extra=$(nm -g --defined-only "$object" | awk '{ print $3 }' | grep -Evx 'cl_[a-z]+_fill_avx2')
+        extra=$(nm -g --defined-only "$object" | awk '{ print $3 }' | grep -Evx 'cl_[a-z0-9_]+_fill_avx2')
         [ -z "$extra" ] || wide="${wide-}$object defines $extra
 "
     done

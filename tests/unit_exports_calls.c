@@ -76,7 +76,8 @@ static void append(cellar_memory *memory, rows *r, cellar_seq seq, cellar_token 
             r->token[at[i]] = tokens[ubatch.indices[i]];
             r->rotated_for[at[i]] = ubatch.positions[i];
         }
-        assert_int_equal(cellar_confirm(memory, u, 0, NULL), CELLAR_OK);
+        for (uint32_t layer = 0; cellar_group_of_layer(memory, layer) >= 0; layer++)
+            assert_int_equal(cellar_confirm(memory, u, layer, NULL), CELLAR_OK);
     }
     assert_int_equal(cellar_commit(memory, NULL), CELLAR_OK);
 }
@@ -169,6 +170,35 @@ static void a_copy_between_pools_moves_rows(void **state)
     assert_int_equal(n, 0);
     assert_int_equal(cellar_check(memory, NULL), CELLAR_OK);
     append(memory, &r, B, 107, 1);
+    cellar_destroy(memory);
+}
+
+static bool count_rows(void *context, const cellar_move *move)
+{
+    *(uint32_t *)context += move->n;
+    return true;
+}
+
+/* Room for the moves was counted for the largest group only (lib/group.c, reserve_far). */
+static void a_copy_between_pools_has_room_for_the_moves_of_every_group(void **state)
+{
+    (void)state;
+    cellar_layer layers[4];
+    for (uint32_t i = 0; i < 4; i++) {
+        layers[i] = external_layer(true);
+        if (i > 0) layers[i].window = (cellar_window){CELLAR_WINDOW_STANDARD, 60 + i, 0};
+    }
+    cellar_config config = config_of(layers, 4, 128);
+    config.n_pools = 2;
+    cellar_memory *memory = create(&config);
+    rows r = {0};
+    append(memory, &r, A, 10, 16);
+    assert_int_equal(cellar_divide(memory, A, 0, -1, 2, NULL), CELLAR_OK); /* a run for each */
+    assert_int_equal(cellar_copy(memory, A, B, 0, -1, NULL), CELLAR_OK);
+    uint32_t n = 0;
+    assert_int_equal(cellar_visit_moves(memory, count_rows, &n, NULL), CELLAR_OK);
+    assert_int_equal(n, 4 * 16);
+    assert_int_equal(cellar_check(memory, NULL), CELLAR_OK);
     cellar_destroy(memory);
 }
 
@@ -524,6 +554,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_copy_between_pools_moves_rows),
+        cmocka_unit_test(a_copy_between_pools_has_room_for_the_moves_of_every_group),
         cmocka_unit_test(settling_turns_rows),
         cmocka_unit_test(masks_of_shifted_keys_are_refused),
         cmocka_unit_test(far_keys_stay_visible_in_halves),

@@ -529,7 +529,7 @@ static void a_trained_model_tells_the_story_that_other_engines_tell(void **state
     cellar_token *ids;
     size_t n;
     assert_int_equal(tokenizer_encode(r.tok, "Once upon a time", 16,
-                                      (tokenize_options){true, false}, &ids, &n, NULL),
+                                      (tokenize_options){.add_special = true}, &ids, &n, NULL),
                      CELLAR_OK);
     witness *w = new_witness();
     generate_options options = options_for(w);

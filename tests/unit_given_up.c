@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "support_session.h"
 #include "support_small_memory.h"
 
 static cellar_sequence_info info_of(const small_memory *small, cellar_seq seq)
@@ -228,6 +229,36 @@ static void a_gap_among_the_sinks_is_not_passed_over(void **state)
     small_close(&small);
 }
 
+static void a_gap_among_the_sinks_survives_a_session(void **state)
+{
+    small_memory small, twin;
+    parcel file = {0};
+    cellar_session *session;
+    cellar_load_options options = cellar_load_options_init();
+    (void)state;
+    for (small_memory *each = &small; each; each = each == &small ? &twin : NULL) {
+        small_init(each, 256);
+        small_add_attention(each, 1)->window = with_sinks;
+        each->config.n_ubatch = 4;
+        each->config.n_sequences = 4;
+        small_open(each);
+    }
+    small_read(&small, 1, 40);
+    small_read(&small, 2, 40);
+    assert_int_equal(cellar_shift(small.memory, 1, 0, -1, -10, NULL), CELLAR_OK);
+    assert_int_equal(parcel_write(&file, small.memory, NULL, NULL), CELLAR_OK);
+    assert_int_equal(cellar_open_session_bytes(file.bytes, file.size, NULL, &session, NULL),
+                     CELLAR_OK);
+    assert_int_equal(cellar_load_session(twin.memory, session, &options, NULL), CELLAR_OK);
+    assert_replay(&twin, 1, 30, 0);
+    assert_continues(&twin, 2, 40);
+    assert_replay(&twin, 2, 20, 2);
+    cellar_close_session(session);
+    parcel_free(&file);
+    small_close(&small);
+    small_close(&twin);
+}
+
 static void dividing_can_bring_a_gap_among_the_sinks(void **state)
 {
     small_memory small;
@@ -340,6 +371,7 @@ int main(void)
         cmocka_unit_test(sinks_can_be_gone_back_to),
         cmocka_unit_test(the_last_position_given_up_can_be_gone_on_from),
         cmocka_unit_test(a_gap_among_the_sinks_is_not_passed_over),
+        cmocka_unit_test(a_gap_among_the_sinks_survives_a_session),
         cmocka_unit_test(dividing_can_bring_a_gap_among_the_sinks),
         cmocka_unit_test(the_next_position_stays_behind_the_last_one),
         cmocka_unit_test(removing_a_part_forgets_what_was_lost_there),

@@ -34,7 +34,7 @@ static cl_cells new_cells(uint32_t n)
     cl_alloc_init(&alloc, &none, 0);
     cl_cells cells;
     pool = (cl_pool){.n = n};
-    assert_true(cl_cells_create(&cells, &pool, 1, false, &alloc));
+    assert_true(cl_cells_create(&cells, &pool, 1, (cl_cells_kind){false, false}, &alloc));
     return cells;
 }
 

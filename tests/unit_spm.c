@@ -19,7 +19,7 @@
 #include "engine/random_source.h"
 #include "support_vocabulary.h"
 
-static const tokenize_options plain = {false, false};
+static const tokenize_options plain = {.add_special = false};
 
 static cellar_token add(token_table *table, const char *text, float score)
 {

@@ -292,6 +292,40 @@ static void cuts_do_not_depend_on_what_is_gone(void **state)
     }
 }
 
+/* Sinks stay while what lies between them and the window goes: the cuts of the rest stay too. */
+static void cuts_behind_sinks_do_not_depend_on_what_is_gone(void **state)
+{
+    (void)state;
+    fixture f;
+    for (uint64_t seed = 1; seed < 400; seed++) {
+        cellar_window window = {CELLAR_WINDOW_STANDARD, 2 + (uint32_t)seed % 9,
+                                1 + (uint32_t)seed % 5};
+        static seen_cell seen[2][400];
+        uint32_t n[2] = {0};
+        int32_t query = 18 + (int32_t)seed % 12, first = query - (int32_t)window.size + 1;
+        int32_t n_sinks = (int32_t)window.n_sinks;
+        for (uint32_t round = 0; round < 2; round++) {
+            static seen_cell cells[400];
+            start(&f, 1);
+            f.window = &window;
+            f.first_queries[0] = query;
+            fill(&f, seed, seed % 3 != 0, n_sinks, round ? first - (int32_t)seed % 3 : 0);
+            build(&f);
+            for (uint32_t i = 0, n_all = list_cells(&f, 0, cells); i < n_all; i++)
+                if (cells[i].pos < n_sinks || cells[i].pos >= first)
+                    seen[round][n[round]++] = cells[i];
+            finish(&f);
+        }
+        assert_true(n[0] > 0);
+        assert_int_equal(n[0], n[1]);
+        for (uint32_t i = 1; i < n[0]; i++) {
+            assert_int_equal(seen[0][i].cell, seen[1][i].cell);
+            assert_int_equal(seen[0][i - 1].block == seen[0][i].block,
+                             seen[1][i - 1].block == seen[1][i].block);
+        }
+    }
+}
+
 static void the_room_of_a_short_window_is_small(void **state)
 {
     (void)state;
@@ -393,6 +427,7 @@ int main(void)
         cmocka_unit_test(room_is_taken_for_distinct_shifts_only),
         cmocka_unit_test(a_view_starts_where_its_window_does),
         cmocka_unit_test(cuts_do_not_depend_on_what_is_gone),
+        cmocka_unit_test(cuts_behind_sinks_do_not_depend_on_what_is_gone),
         cmocka_unit_test(the_room_of_a_short_window_is_small),
         cmocka_unit_test(pending_cells_before_the_window_are_not_read),
         cmocka_unit_test(cells_at_one_position_are_cut_every_32),

@@ -18,9 +18,10 @@
 
 #include "support_vocabulary.h"
 
-static const tokenize_options plain = {false, false};
-static const tokenize_options parsing = {false, true};
-static const tokenize_options complete = {true, true};
+static const tokenize_options plain = {.add_special = false};
+static const tokenize_options parsing = {.parse_special = true};
+static const tokenize_options complete = {.add_special = true, .parse_special = true};
+static const tokenize_options continuing = {.parse_special = true, .continues_text = true};
 
 /* ---- helpers -------------------------------------------------------------------------------- */
 
@@ -282,6 +283,8 @@ static void a_space_precedes_the_text_and_what_follows_a_control_token(void **st
     ASSERT_IDS(made.tok, "a</s>a[a a", parsing, SPACE_A, 2, SPACE_A, BRACKET_A, SPACE_A);
     ASSERT_IDS(made.tok, "</s>[a", parsing, 2, BRACKET_A);
     ASSERT_IDS(made.tok, " </s> ", parsing, SPACE, SPACE, 2, SPACE, SPACE);
+    ASSERT_IDS(made.tok, "a</s>a", continuing, A, 2, SPACE_A); /* but not inside a text */
+    ASSERT_IDS(made.tok, " a", continuing, SPACE_A);
     made_tokenizer_destroy(&made);
 
     gguf_writer *writer = token_table_begin(&table);

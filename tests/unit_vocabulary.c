@@ -19,7 +19,7 @@
 
 #include "support_vocabulary.h"
 
-static const tokenize_options plain = {false, false};
+static const tokenize_options plain = {.add_special = false};
 
 /* ---- helpers -------------------------------------------------------------------------------- */
 

@@ -69,6 +69,7 @@ for test in "$@"; do
     arguments=
     case ${program##*/} in
     corpus_*) arguments="fuzz/corpus/${program##*/corpus_}" ;;
+    crash) arguments=${CRASH_ARGUMENTS-} ;;
     differential) arguments=${DIFFERENTIAL_ARGUMENTS-} ;;
     attention_matrix) arguments=${ATTENTION_MATRIX_ARGUMENTS-} ;;
     esac

@@ -33,7 +33,10 @@ static const char version_help[] =
 
 const command commands[] = {
     {"run", "read a prompt and go on writing", command_run, command_run_help},
-    {"inspect", "show what is inside a GGUF file", command_inspect, command_inspect_help},
+    {"session", "list, show, check, fork and convert sessions", command_session,
+     command_session_help},
+    {"inspect", "show what is inside a model or session file", command_inspect,
+     command_inspect_help},
     {"help", "explain a command", command_help, help_help},
     {"version", "print version, kernels and built-in model", command_version, version_help},
 };

@@ -12,13 +12,15 @@
 #include "inspect.h"
 #include "options.h"
 #include "report.h"
+#include "session_command.h"
 
 const char command_inspect_help[] =
-    "cellar inspect [OPTIONS] FILE.gguf\n"
+    "cellar inspect [OPTIONS] FILE\n"
     "\n"
     "Show what is inside a GGUF file: its size, architecture and parameters, how\n"
     "much each tensor type takes, the metadata and the tensors. The file is checked\n"
     "as if it were going to be run; a bad one is refused with field, reason and byte.\n"
+    "A session file is shown as 'cellar session show' shows it.\n"
     "\n"
     "Options\n"
     "  --metadata   of the two tables, only the metadata\n"
@@ -48,6 +50,7 @@ typedef struct inspect_request {
     inspect_parts parts;
     memory_options memory; /* n_cells 0: no plan is wanted */
     bool is_json;
+    bool asks_for_model; /* for something that only a model has */
 } inspect_request;
 
 static options_result parse(int argc, char **argv, inspect_request *request, cellar_error *error)
@@ -84,6 +87,8 @@ static options_result parse(int argc, char **argv, inspect_request *request, cel
                      "how large a memory? Its types, threads and micro-batch need --cells N too");
         return OPTIONS_WRONG;
     }
+    request->asks_for_model = memory->n_cells != 0 || request->parts.metadata ||
+                              request->parts.tensors;
     if (memory->n_cells == 0 && !request->parts.metadata && !request->parts.tensors)
         request->parts.metadata = request->parts.tensors = true;
     return OPTIONS_OK;
@@ -94,6 +99,21 @@ static void report_failure(const char *path, const cellar_error *error)
     fputs("cellar inspect: ", stderr);
     (void)inspect_put_text(stderr, (gguf_string){path, strlen(path)}, 500);
     fprintf(stderr, ": %s\n", error->message);
+}
+
+/* A session is shown as `cellar session show` does; it has no tensors and no plan. */
+static int inspect_session(const inspect_request *request)
+{
+    cellar_error error;
+    cellar_status status;
+    if (request->asks_for_model)
+        status =
+            report(&error, CELLAR_INVALID, -1,
+                   "is a session, not a model: --metadata, --tensors and --cells do not apply");
+    else
+        status = session_print(request->path, request->is_json, &error);
+    if (status != CELLAR_OK) report_failure(request->path, &error);
+    return status == CELLAR_OK ? EXIT_CODE_OK : EXIT_CODE_FAILED;
 }
 
 int command_inspect(int argc, char **argv)
@@ -109,6 +129,7 @@ int command_inspect(int argc, char **argv)
         fprintf(stderr, "cellar inspect: %s\nSee 'cellar help inspect'.\n", error.message);
         return EXIT_CODE_USAGE;
     }
+    if (session_is_one(request.path)) return inspect_session(&request);
     gguf_file *file = NULL;
     inspect_plan plan = {.n_cells = 0};
     cellar_status status = gguf_open(request.path, &file, &error);

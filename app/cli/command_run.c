@@ -5,8 +5,9 @@
  * and calls back here to show progress, write text and ask whether Ctrl-C was pressed. Standard
  * output gets the text alone, flushed token by token; notes and figures go to standard error.
  *
- * Ctrl-C ends the answer, not the program: the step that is running is given up, what was written
- * stays, the figures follow, and the exit code is 130. A second Ctrl-C ends the program at once.
+ * Ctrl-C (and SIGTERM, SIGHUP) ends the answer, not the program: the step that is running is given
+ * up, what was written stays and is saved if there is a session, the figures follow, and the exit
+ * code is 128 and the signal. A second signal ends the program at once.
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -23,87 +24,21 @@
 #include "cli/memory_options.h"
 #include "cli/options.h"
 #include "cli/prompt.h"
+#include "cli/run_session.h"
+#include "cli/session_command.h"
 #include "cli/terminal.h"
 #include "cpu_choice.h"
 #include "engine/generate.h"
 #include "report.h"
 #include "safe_text.h"
 
-#define EXIT_CODE_STOPPED 130 /* by Ctrl-C, as shells count: 128 + SIGINT */
-#define PROGRESS_FROM 64      /* tokens of a prompt worth a progress line */
-
-const char command_run_help[] =
-    "cellar run [OPTIONS]\n"
-    "\n"
-    "Read a prompt and go on writing. Text goes to standard output as it is made,\n"
-    "one line of figures to standard error at the end. Without -p and -f the prompt\n"
-    "comes from standard input, or is \"" PROMPT_DEFAULT "\" if that is a terminal\n"
-    "or empty. Of a file or standard input the last line end is dropped.\n"
-    "\n"
-    "Model and prompt\n"
-    "  -m, --model FILE      a GGUF model; default: the built-in storyteller\n"
-    "      --no-mmap         read the whole model into memory; its file may then\n"
-    "                        be overwritten meanwhile\n"
-    "  -p, --prompt TEXT     the prompt\n"
-    "  -f, --file FILE       a file with the prompt; - is standard input\n"
-    "      --special         read control tokens written in the prompt (\"</s>\"), and\n"
-    "                        show those that the model writes\n"
-    "      --no-echo         do not show the prompt before the text\n"
-    "\n"
-    "How much\n"
-    "  -n, --predict N       most tokens to write; -1: no limit; default: as many as\n"
-    "                        there are cells. The model may end its text before.\n"
-    "      --ignore-eos      never let the model end its text\n"
-    "\n"
-    "Memory\n"
-    "  -c, --cells N         tokens that can be remembered, the prompt among them;\n"
-    "                        default: what the model was trained for, at most 4096\n"
-    "      --on-full WHAT    when all cells are full: shift (default): keep the first\n"
-    "                        tokens, forget half of the others, go on; stop: end\n"
-    "                        there; error: fail\n"
-    "      --keep N          tokens that a shift keeps; -1: the whole prompt;\n"
-    "                        default: the start token. Never more than three quarters\n"
-    "                        of the cells are kept.\n"
-    "      --cache-type-k TYPE, --cache-type-v TYPE, in short --ctk, --ctv\n"
-    "                        how keys and values are stored: f32, f16 (default),\n"
-    "                        bf16, q8_0, q5_1, q5_0, q4_1, q4_0 or iq4_nl; the last\n"
-    "                        six need heads of a multiple of 32 numbers\n"
-    "\n"
-    "Choosing tokens\n"
-    "      --temp F          temperature, default 0.8; 0: always the likeliest\n"
-    "      --top-k N         only the N likeliest, default 40; 0: all\n"
-    "      --top-p F         only the likeliest that make up F together, default 0.95\n"
-    "      --min-p F         only those F times as likely as the likeliest or more,\n"
-    "                        default 0.05\n"
-    "      --repeat-penalty F  divide the logits of recent tokens, default 1: do not\n"
-    "      --repeat-last N   how many tokens are recent, default 64\n"
-    "      --seed N          same seed, same text; -1 (default): random, and printed\n"
-    "                        with the figures\n"
-    "\n"
-    "Computing\n"
-    "  -t, --threads N       default: one for each processor, at most 64\n"
-    "      --ubatch N        most tokens computed at once, default 512\n"
-    "      --cpu NAME        scalar, avx2 or all; default: CELLAR_CPU, or all\n"
-    "  -q, --quiet           no notes and no figures\n"
-    "\n"
-    "The text does not depend on -t, --ubatch or where cells lie.\n"
-    "\n"
-    "Figures: tokens of the prompt, how many of them were remembered already and how\n"
-    "fast the rest was read; tokens written, and how fast; bytes that the memory\n"
-    "takes and how many of its cells are in use; how often it shifted, if it did;\n"
-    "and the seed.\n"
-    "\n"
-    "Exit codes: 0 done, 1 failed, 2 wrong options, 130 stopped by Ctrl-C.\n"
-    "\n"
-    "Examples\n"
-    "  cellar run                                  a story\n"
-    "  cellar run -m model.gguf -f notes.txt -n 200\n"
-    "  echo \"The old clock\" | cellar run --temp 0\n"
-    "  cellar run -p \"One day\" -c 128 --keep 16 -n 1000\n";
+#define EXIT_CODE_SIGNAL 128 /* and the signal's number, as shells count */
+#define PROGRESS_FROM 64     /* tokens of a prompt worth a progress line */
 
 /* What the command line says. */
 typedef struct run_options {
     const char *model, *text, *file, *cpu;
+    run_session_options session; /* path NULL: there is none */
     memory_options memory;
     int64_t n_predict; /* -1: no limit; -2: not given */
     int64_t n_keep;    /* -1: the prompt; -2: not given */
@@ -123,8 +58,9 @@ typedef struct run_parts {
     model *model;
     tokenizer *tokenizer;
     prompt prompt;
-    cellar_token *tokens; /* [n_tokens] of the prompt */
+    cellar_token *tokens; /* [n_tokens] of the prompt, without a session */
     size_t n_tokens;
+    run_session session;
     engine *engine;
     sampler *sampler;
     uint64_t seed;
@@ -132,26 +68,40 @@ typedef struct run_parts {
 
 /* What the callbacks of generate() need. */
 typedef struct run_display {
+    run_session *session; /* NULL: there is none */
     progress_line line;
     bool shows_progress;
     bool is_terminal; /* standard output is one */
     char last;        /* byte shown */
 } run_display;
 
-static volatile sig_atomic_t was_interrupted;
+static volatile sig_atomic_t caught_signal; /* 0: none */
 
-static void on_interrupt(int signal_number)
+static const int caught_signals[] = {SIGINT, SIGTERM, SIGHUP};
+#define N_SIGNALS (sizeof caught_signals / sizeof caught_signals[0])
+
+static void on_signal(int number)
 {
-    (void)signal_number;
-    was_interrupted = 1;
+    caught_signal = number;
+    for (size_t i = 0; i < N_SIGNALS; i++) {
+        signal(caught_signals[i], SIG_DFL); /* the next one, whichever it is, ends the program */
+    }
 }
 
-/* The first Ctrl-C is noted, the next one ends the program. */
-static void catch_interrupt(void)
+/* The first signal is noted. One that was ignored from the start (nohup) stays so, but Ctrl-C. */
+static void catch_signals(void)
 {
-    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
+    struct sigaction action = {.sa_handler = on_signal}, before;
     sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
+    for (size_t i = 0; i < N_SIGNALS; i++) {
+        sigaddset(&action.sa_mask, caught_signals[i]);
+    }
+    for (size_t i = 0; i < N_SIGNALS; i++) {
+        if (caught_signals[i] != SIGHUP ||
+            (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN)) {
+            sigaction(caught_signals[i], &action, NULL);
+        }
+    }
 }
 
 /* ---- options -------------------------------------------------------------------------------- */
@@ -171,6 +121,22 @@ static run_options default_options(void)
                          .repeat_penalty = s.repeat_penalty};
 }
 
+static bool check_session_options(run_options *o, cellar_error *error)
+{
+    const run_session_options *session = &o->session;
+    if (session->path == NULL && (session->title != NULL || session->replaces)) {
+        report(error, CELLAR_INVALID, -1, "option --%s needs a session: --session FILE",
+               session->title != NULL ? "title" : "replace");
+        return false;
+    }
+    if (session->replaces && o->text == NULL && o->file == NULL) {
+        report(error, CELLAR_INVALID, -1, "option --replace needs a prompt: -p or -f");
+        return false;
+    }
+    o->session.show_special = o->show_special;
+    return true;
+}
+
 static options_result parse(int argc, char **argv, run_options *o, cellar_error *error)
 {
     const option table[] = {
@@ -181,6 +147,9 @@ static options_result parse(int argc, char **argv, run_options *o, cellar_error 
         option_flag(0, "special", &o->show_special),
         option_flag(0, "no-echo", &o->no_echo),
         option_flag(0, "no-display-prompt", &o->no_echo),
+        option_text(0, "session", &o->session.path),
+        option_text(0, "title", &o->session.title),
+        option_flag(0, "replace", &o->session.replaces),
         option_integer('n', "predict", &o->n_predict, -1, INT64_MAX),
         option_integer(0, "n-predict", &o->n_predict, -1, INT64_MAX),
         option_flag(0, "ignore-eos", &o->ignore_end),
@@ -214,6 +183,9 @@ static options_result parse(int argc, char **argv, run_options *o, cellar_error 
                "options -p and -f both give a prompt: expected one of them");
         return OPTIONS_WRONG;
     }
+    if (!check_session_options(o, error)) {
+        return OPTIONS_WRONG;
+    }
     cellar_status status = o->cpu != NULL ? cpu_choice_parse(o->cpu, &o->cpu_mask, error)
                                           : cpu_choice_from_environment(&o->cpu_mask, error);
     return status == CELLAR_OK ? OPTIONS_OK : OPTIONS_WRONG;
@@ -237,6 +209,9 @@ static uint64_t random_seed(void)
 
 static cellar_status open_model(const run_options *o, run_parts *parts, cellar_error *error)
 {
+    if (o->model != NULL && session_is_one(o->model)) {
+        return report(error, CELLAR_INVALID, -1, "a session, not a model: give it by --session");
+    }
     cellar_status status;
     if (o->model == NULL) {
         status = gguf_open_memory(builtin_model_begin, builtin_model_size(), &parts->file, error);
@@ -260,6 +235,9 @@ static cellar_status read_prompt(const run_options *o, run_parts *parts, cellar_
     cellar_status status = prompt_read(o->text, o->file, &parts->prompt, error);
     if (status != CELLAR_OK) {
         return status;
+    }
+    if (o->session.path != NULL) {
+        return CELLAR_OK; /* the session decides what is to be read */
     }
     tokenize_options how = {.add_special = true, .parse_special = o->show_special};
     status = tokenizer_encode(tok, parts->prompt.text, parts->prompt.length, how, &parts->tokens,
@@ -292,7 +270,10 @@ static cellar_status make_engine(const run_options *o, run_parts *parts, cellar_
 
 static cellar_status make_sampler(const run_options *o, run_parts *parts, cellar_error *error)
 {
-    parts->seed = o->seed < 0 ? random_seed() : (uint64_t)o->seed;
+    const uint64_t asked = (uint64_t)o->seed;
+    parts->seed = o->seed < 0 ? random_seed() : asked;
+    const bool goes_on = run_session_seed(&parts->session, o->seed < 0 ? NULL : &asked,
+                                          &parts->seed);
     sampler_options options = {.temperature = o->temperature,
                                .top_k = (uint32_t)o->top_k,
                                .top_p = o->top_p,
@@ -300,11 +281,16 @@ static cellar_status make_sampler(const run_options *o, run_parts *parts, cellar
                                .repeat_penalty = o->repeat_penalty,
                                .repeat_last = (uint32_t)o->repeat_last,
                                .seed = parts->seed};
-    return sampler_create(&options, parts->model->n_vocab, &parts->sampler, error);
+    cellar_status status = sampler_create(&options, parts->model->n_vocab, &parts->sampler, error);
+    if (status == CELLAR_OK) {
+        run_session_show(&parts->session, parts->sampler, goes_on);
+    }
+    return status;
 }
 
 static void free_parts(run_parts *parts)
 {
+    run_session_close(&parts->session); /* before the memory that its journal belongs to */
     sampler_destroy(parts->sampler);
     engine_destroy(parts->engine);
     free(parts->tokens);
@@ -319,7 +305,7 @@ static void free_parts(run_parts *parts)
 static bool should_stop(void *context)
 {
     (void)context;
-    return was_interrupted != 0;
+    return caught_signal != 0;
 }
 
 static void show_progress(void *context, size_t n_read, size_t n_prompt)
@@ -360,6 +346,17 @@ static bool show_text(void *context, const char *bytes, size_t n)
     }
     display->last = bytes[n - 1];
     return fflush(stdout) == 0 && !ferror(stdout);
+}
+
+static cellar_status note_written(void *context, cellar_token token, cellar_error *error)
+{
+    return run_session_written(((run_display *)context)->session, token, error);
+}
+
+static cellar_status note_shifted(void *context, cellar_pos keep, cellar_pos discarded,
+                                  cellar_error *error)
+{
+    return run_session_shifted(((run_display *)context)->session, keep, discarded, error);
 }
 
 /* Whatever follows begins on a line of its own. */
@@ -417,26 +414,29 @@ static int finish(const run_options *o, const run_parts *parts, const generate_r
     if (!o->is_quiet) {
         print_figures(parts, result);
     }
-    return result->ended == GENERATE_ENDED_STOPPED ? EXIT_CODE_STOPPED : EXIT_CODE_OK;
+    return result->ended == GENERATE_ENDED_STOPPED ? EXIT_CODE_SIGNAL + caught_signal
+                                                   : EXIT_CODE_OK;
 }
 
 /* ---- the command ---------------------------------------------------------------------------- */
 
-/* Tokens that a shift keeps. */
-static uint32_t kept(const run_options *o, const run_parts *parts)
+/* Tokens that a shift keeps, of a text that begins with tokens [n]. */
+static uint32_t kept(const run_options *o, const run_parts *parts, const cellar_token *tokens,
+                     size_t n)
 {
     if (o->n_keep >= 0) {
         return (uint32_t)o->n_keep;
     }
     if (o->n_keep == -1) {
-        return parts->n_tokens < UINT32_MAX ? (uint32_t)parts->n_tokens : UINT32_MAX;
+        return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
     }
-    return parts->tokens[0] == tokenizer_bos(parts->tokenizer) ? 1 : 0;
+    return tokens[0] == tokenizer_bos(parts->tokenizer) ? 1 : 0;
 }
 
 static generate_options what_to_generate(const run_options *o, const run_parts *parts,
                                          run_display *display)
 {
+    const conversation *talk = &parts->session.talk;
     generate_options g = generate_defaults();
     g.prompt = parts->tokens;
     g.n_prompt = parts->n_tokens;
@@ -444,7 +444,8 @@ static generate_options what_to_generate(const run_options *o, const run_parts *
                 : o->n_predict == -1 ? UINT64_MAX
                                      : engine_cells(parts->engine);
     g.on_full = (generate_on_full)o->on_full;
-    g.n_keep = kept(o, parts);
+    g.n_keep = display->session != NULL ? kept(o, parts, talk->tokens, conversation_length(talk))
+                                        : kept(o, parts, parts->tokens, parts->n_tokens);
     g.ignore_end = o->ignore_end;
     g.show_special = o->show_special;
     g.is_text_start = parts->prompt.length == 0;
@@ -456,45 +457,82 @@ static generate_options what_to_generate(const run_options *o, const run_parts *
     g.progress = show_progress;
     g.text = show_text;
     g.should_stop = should_stop;
+    if (display->session != NULL) {
+        g.written = note_written;
+        g.shifted = note_shifted;
+    }
     return g;
 }
 
-static int report_failure(const run_options *o, const cellar_error *error, bool is_about_model)
+/* `subject` (may be NULL): what it is about, a file for instance. */
+static int report_failure(const char *subject, const cellar_error *error)
 {
-    if (is_about_model) {
-        cellar_error name; /* report() leaves only what a terminal may see */
-        report(&name, error->status, -1, "%s", o->model != NULL ? o->model : "the built-in model");
-        fprintf(stderr, "cellar run: %s: %s\n", name.message, error->message);
-    } else {
-        fprintf(stderr, "cellar run: %s\n", error->message);
-    }
+    cellar_error name; /* report() leaves only what a terminal may see */
+    report(&name, error->status, -1, "%s: ", subject != NULL ? subject : "");
+    fprintf(stderr, "cellar run: %s%s\n", subject != NULL ? name.message : "", error->message);
     return EXIT_CODE_FAILED;
+}
+
+/* Save what there is, also of an answer that failed. */
+static int save(const run_options *o, run_parts *parts, const generate_result *result, int code)
+{
+    cellar_error error = {.status = CELLAR_OK};
+    if (o->session.path == NULL || run_session_save(&parts->session, result, parts->sampler,
+                                                    parts->seed, &error) == CELLAR_OK) {
+        return code;
+    }
+    fputs("cellar run: the session could not be saved\n", stderr);
+    return report_failure(o->session.path, &error);
+}
+
+/* Make everything that generate() needs; false: reported. */
+static bool prepare(const run_options *o, run_parts *parts, cellar_error *error)
+{
+    const char *path = o->session.path;
+    if (path != NULL && run_session_open(&o->session, &parts->session, error) != CELLAR_OK) {
+        return report_failure(path, error), false;
+    }
+    if (open_model(o, parts, error) != CELLAR_OK) {
+        return report_failure(o->model != NULL ? o->model : "the built-in model", error), false;
+    }
+    if (read_prompt(o, parts, error) != CELLAR_OK) {
+        return report_failure(NULL, error), false;
+    }
+    if (path != NULL &&
+        run_session_prompt(&parts->session, parts->tokenizer, &parts->prompt, error) != CELLAR_OK) {
+        return report_failure(path, error), false;
+    }
+    if (make_engine(o, parts, error) != CELLAR_OK || make_sampler(o, parts, error) != CELLAR_OK) {
+        return report_failure(NULL, error), false;
+    }
+    return true;
 }
 
 static int run(const run_options *o, run_parts *parts)
 {
     cellar_error error;
-    if (open_model(o, parts, &error) != CELLAR_OK) {
-        return report_failure(o, &error, true);
+    if (!prepare(o, parts, &error)) {
+        return EXIT_CODE_FAILED;
     }
-    if (read_prompt(o, parts, &error) != CELLAR_OK || make_engine(o, parts, &error) != CELLAR_OK ||
-        make_sampler(o, parts, &error) != CELLAR_OK) {
-        return report_failure(o, &error, false);
-    }
-    run_display display = {.line = progress_line_init(),
-                           .shows_progress = parts->n_tokens >= PROGRESS_FROM && !o->is_quiet,
+    run_display display = {.session = o->session.path != NULL ? &parts->session : NULL,
+                           .line = progress_line_init(),
                            .is_terminal = isatty(STDOUT_FILENO) != 0};
     generate_options options = what_to_generate(o, parts, &display);
+    if (display.session != NULL &&
+        run_session_load(display.session, parts->engine, &options, &error) != CELLAR_OK) {
+        return report_failure(o->session.path, &error);
+    }
+    display.shows_progress = options.n_prompt - options.n_known >= PROGRESS_FROM && !o->is_quiet;
     generate_result result;
-    catch_interrupt();
+    catch_signals();
     cellar_status status = generate(parts->engine, parts->tokenizer, parts->sampler, &options,
                                     &result, &error);
     progress_line_erase(&display.line);
     if (status != CELLAR_OK) {
         end_line(&display);
-        return report_failure(o, &error, false);
+        return save(o, parts, &result, report_failure(NULL, &error));
     }
-    return finish(o, parts, &result, &display);
+    return save(o, parts, &result, finish(o, parts, &result, &display));
 }
 
 int command_run(int argc, char **argv)

@@ -12,52 +12,18 @@
 #include "inspect.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include <jansson.h>
-
-#include "safe_text.h"
+#include "cli/json_text.h"
 
 /* ---- strings -------------------------------------------------------------------------------- */
-
-/* A copy in which every byte that is not UTF-8 is U+FFFD. The caller frees it; NULL: no memory. */
-static char *replace_invalid(gguf_string text, size_t *length)
-{
-    char *copy = malloc(3 * text.length + 1);
-    if (copy == NULL) return NULL;
-    size_t used = 0;
-    *length = 0;
-    for (size_t at = 0; at < text.length; at += used) {
-        const bool is_valid = safe_text_decode(text.data + at, text.length - at, &used) !=
-                              SAFE_TEXT_INVALID;
-        memcpy(copy + *length, is_valid ? text.data + at : "\xef\xbf\xbd", is_valid ? used : 3);
-        *length += is_valid ? used : 3;
-    }
-    return copy;
-}
-
-/* jansson leaves DEL as it is; inside a string it can be escaped like any other character. */
-static void put_without_delete(const char *text)
-{
-    for (; *text != '\0'; text++)
-        if (*text == 0x7f)
-            (void)fputs("\\u007f", stdout);
-        else
-            putchar(*text);
-}
 
 /* Without memory for one string, null stands in its place: the document stays well-formed. */
 static void put_string(gguf_string text)
 {
-    size_t length = text.length;
-    char *copy = inspect_is_utf8(text) ? NULL : replace_invalid(text, &length);
-    json_t *string = json_stringn(copy != NULL ? copy : text.data, length);
-    char *dumped = json_dumps(string, JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
-    put_without_delete(dumped != NULL ? dumped : "null");
-    free(dumped);
+    json_t *string = json_text(text.data, text.length, NULL);
+    json_text_print(string, 0);
     json_decref(string);
-    free(copy);
 }
 
 static void put_optional(gguf_string text)

@@ -20,7 +20,7 @@
 const char *const memory_type_names[] = {"f32",  "f16",  "bf16", "q8_0",   "q5_1",
                                          "q5_0", "q4_1", "q4_0", "iq4_nl", NULL};
 
-static const cellar_type types[] = {CELLAR_F32,  CELLAR_F16,  CELLAR_BF16,
+const cellar_type memory_types[] = {CELLAR_F32,  CELLAR_F16,  CELLAR_BF16,
                                     CELLAR_Q8_0, CELLAR_Q5_1, CELLAR_Q5_0,
                                     CELLAR_Q4_1, CELLAR_Q4_0, CELLAR_IQ4_NL};
 
@@ -63,8 +63,8 @@ cellar_status memory_options_apply(const memory_options *options, const model *m
                                                       : DEFAULT_MAX_CELLS;
     out->n_ubatch = (uint32_t)options->n_ubatch;
     out->n_threads = options->n_threads != 0 ? (uint32_t)options->n_threads : default_threads();
-    out->k_type = types[options->k_type];
-    out->v_type = types[options->v_type];
+    out->k_type = memory_types[options->k_type];
+    out->v_type = memory_types[options->v_type];
     cellar_status status = check_heads(m, out->k_type, true, error);
     return status == CELLAR_OK ? check_heads(m, out->v_type, false, error) : status;
 }

@@ -24,6 +24,7 @@ typedef struct memory_options {
 
 /* The row types by name, as option_choice wants them. */
 extern const char *const memory_type_names[];
+extern const cellar_type memory_types[]; /* in the same order */
 
 memory_options memory_options_defaults(void);
 

@@ -86,18 +86,22 @@ cellar_status prompt_read(const char *text, const char *path, prompt *out, cella
 {
     *out = (prompt){.text = NULL};
     cellar_status status;
+    bool is_default = false;
     if (text != NULL) {
         status = copy_text(text, out, error);
     } else if (path != NULL) {
         status = read_file(path, out, error);
     } else if (isatty(STDIN_FILENO)) {
-        status = copy_text(PROMPT_DEFAULT, out, error);
+        status = CELLAR_OK;
+        is_default = true;
     } else {
         status = read_stream(stdin, "standard input", out, error);
-        if (status == CELLAR_OK && out->length == 0) {
-            prompt_free(out);
-            status = copy_text(PROMPT_DEFAULT, out, error);
-        }
+        is_default = status == CELLAR_OK && out->length == 0;
+    }
+    if (is_default) {
+        prompt_free(out);
+        status = copy_text(PROMPT_DEFAULT, out, error);
+        out->is_default = true;
     }
     if (status != CELLAR_OK) {
         prompt_free(out);

@@ -7,6 +7,7 @@
 #ifndef APP_PROMPT_H
 #define APP_PROMPT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "cellar.h"
@@ -16,6 +17,7 @@
 typedef struct prompt {
     char *text; /* [length] from malloc, for prompt_free; not NUL-terminated */
     size_t length;
+    bool is_default; /* nobody gave one: it is PROMPT_DEFAULT */
 } prompt;
 
 /*

@@ -109,7 +109,7 @@ static cellar_status read_prompt(generation *g, cellar_error *error)
     const generate_options *o = g->options;
     const size_t chunk = engine_ubatch(g->engine);
     size_t done = o->n_known;
-    for (size_t i = 0; i < o->n_prompt; i++) {
+    for (size_t i = o->n_seen; i < o->n_prompt; i++) {
         sampler_accept(g->sampler, o->prompt[i]);
     }
     while (done < o->n_prompt && !g->has_ended) {
@@ -202,22 +202,30 @@ static void show_rest(generation *g)
 
 /* ---- writing on ----------------------------------------------------------------------------- */
 
-/* Positions that a shift keeps: what was asked for, but never so many that hardly room is made. */
-static cellar_pos kept(const generation *g)
+cellar_pos generate_kept(const engine *e, uint32_t n_keep)
 {
-    uint32_t n_cells = engine_cells(g->engine);
+    uint32_t n_cells = engine_cells(e);
     uint32_t most = n_cells < 8 ? (n_cells > 2 ? n_cells - 2 : 0) : n_cells - n_cells / 4;
-    return (cellar_pos)(g->options->n_keep < most ? g->options->n_keep : most);
+    return (cellar_pos)(n_keep < most ? n_keep : most);
 }
 
 static cellar_status shift_and_read(generation *g, cellar_token token, cellar_error *error)
 {
-    cellar_status status = cellar_shift_context(engine_memory(g->engine), g->options->seq, kept(g),
-                                                0, NULL, error);
+    const generate_options *o = g->options;
+    const cellar_pos keep = generate_kept(g->engine, o->n_keep);
+    cellar_pos discarded = 0;
+    cellar_status status = cellar_shift_context(engine_memory(g->engine), o->seq, keep, 0,
+                                                &discarded, error);
     if (status != CELLAR_OK) {
         return status;
     }
     g->result->n_shifts++;
+    if (o->shifted != NULL) {
+        status = o->shifted(o->context, keep, discarded, error);
+        if (status != CELLAR_OK) {
+            return status;
+        }
+    }
     return read_tokens(g, &token, 1, true, error);
 }
 
@@ -272,7 +280,12 @@ static cellar_status write_on(generation *g, cellar_error *error)
         }
         sampler_accept(g->sampler, token);
         g->result->n_generated++;
-        status = show_token(g, token, error);
+        if (o->written != NULL) {
+            status = o->written(o->context, token, error);
+        }
+        if (status == CELLAR_OK) {
+            status = show_token(g, token, error);
+        }
         if (status == CELLAR_OK && !g->has_ended && g->result->n_generated < o->n_limit) {
             status = read_on(g, token, error);
         }

@@ -39,6 +39,7 @@ typedef struct generate_options {
     size_t n_prompt;
     /* of these, how many the sequence holds already, < n_prompt; it holds nothing else */
     size_t n_known;
+    size_t n_seen; /* of these, how many the sampler was shown already; the first ones */
     cellar_seq seq;
     uint64_t n_limit; /* most tokens to write; UINT64_MAX: no limit */
     generate_on_full on_full;
@@ -55,6 +56,10 @@ typedef struct generate_options {
     void (*progress)(void *context, size_t n_read, size_t n_prompt);
     bool (*text)(void *context, const char *bytes, size_t n); /* false: cannot write */
     bool (*should_stop)(void *context); /* asked before each layer and token */
+    /* a token was chosen, and will be read next; and what a shift did to the sequence */
+    cellar_status (*written)(void *context, cellar_token token, cellar_error *error);
+    cellar_status (*shifted)(void *context, cellar_pos keep, cellar_pos discarded,
+                             cellar_error *error);
 } generate_options;
 
 typedef struct generate_result {
@@ -66,13 +71,16 @@ typedef struct generate_result {
     double prompt_seconds, generate_seconds;
 } generate_result;
 
+/* Positions that a shift keeps: n_keep, but never so many that hardly any room is made. */
+cellar_pos generate_kept(const engine *e, uint32_t n_keep);
+
 /* Everything zero but n_limit (none). */
 generate_options generate_defaults(void);
 
 /*
  * Do it. *result is filled in also after a failure, with what was done until then; so is the
- * sequence: what was committed stays. The sampler should be new: it is shown every token of the
- * prompt. CELLAR_FULL, CELLAR_INVALID, CELLAR_NO_MEMORY.
+ * sequence: what was committed stays. The sampler is shown every token of the prompt but the first
+ * n_seen. CELLAR_FULL, CELLAR_INVALID, CELLAR_NO_MEMORY, and what `written` and `shifted` return.
  */
 cellar_status generate(engine *e, const tokenizer *tok, sampler *s, const generate_options *options,
                        generate_result *result, cellar_error *error);

@@ -22,6 +22,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/random_source.h"
 #include "report.h"
@@ -132,6 +133,22 @@ void sampler_destroy(sampler *s)
     free(s->times);
     free(s->candidates);
     free(s);
+}
+
+/* ---- where the generator stands ------------------------------------------------------------- */
+
+void sampler_position(const sampler *s, uint64_t words[4])
+{
+    memcpy(words, s->random.word, sizeof s->random.word);
+}
+
+bool sampler_resume(sampler *s, const uint64_t words[4])
+{
+    if ((words[0] | words[1] | words[2] | words[3]) == 0) {
+        return false;
+    }
+    memcpy(s->random.word, words, sizeof s->random.word);
+    return true;
 }
 
 /* ---- repetition ----------------------------------------------------------------------------- */

@@ -9,6 +9,7 @@
 #ifndef APP_SAMPLER_H
 #define APP_SAMPLER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "cellar.h"
@@ -35,6 +36,13 @@ sampler_options sampler_defaults(void);
 cellar_status sampler_create(const sampler_options *options, uint32_t n_vocab, sampler **out,
                              cellar_error *error);
 void sampler_destroy(sampler *s); /* NULL is allowed */
+
+/*
+ * Where the generator stands: a sampler that is given it draws the numbers that this one would draw
+ * next. sampler_resume with four zeros, which no generator reaches, returns false and does nothing.
+ */
+void sampler_position(const sampler *s, uint64_t words[4]);
+bool sampler_resume(sampler *s, const uint64_t words[4]);
 
 /* Remember a token (of the prompt or generated) for the repetition penalty. */
 void sampler_accept(sampler *s, cellar_token token);

@@ -254,9 +254,10 @@ static cellar_status append(id_list *ids, cellar_token id, cellar_error *error)
 
 /* The text between BOS and EOS: ordinary stretches and the special tokens between them. */
 static cellar_status encode_text(const tokenizer *tok, const char *text, size_t length,
-                                 bool with_control, id_list *ids, cellar_error *error)
+                                 tokenize_options options, id_list *ids, cellar_error *error)
 {
-    bool is_space_due = tok->adds_space;
+    const bool with_control = options.parse_special;
+    bool is_space_due = tok->adds_space && !options.continues_text;
     size_t from = 0;
     while (from < length) {
         size_t at;
@@ -299,7 +300,7 @@ cellar_status tokenizer_encode(const tokenizer *tok, const char *text, size_t le
         status = append(&list, tok->bos, error);
     }
     if (status == CELLAR_OK) {
-        status = encode_text(tok, text, length, options.parse_special, &list, error);
+        status = encode_text(tok, text, length, options, &list, error);
     }
     if (status == CELLAR_OK && options.add_special && tok->adds_eos) {
         status = append(&list, tok->eos, error);

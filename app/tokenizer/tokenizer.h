@@ -36,8 +36,9 @@ bool tokenizer_ends_text(const tokenizer *tok, cellar_token id); /* EOS, EOT and
 
 /* How text is read. */
 typedef struct tokenize_options {
-    bool add_special;   /* put BOS (and EOS) where the model asks for it */
-    bool parse_special; /* recognise control tokens ("</s>") written in the text */
+    bool add_special;    /* put BOS (and EOS) where the model asks for it */
+    bool parse_special;  /* recognise control tokens ("</s>") written in the text */
+    bool continues_text; /* it follows ordinary text: no space is put before it */
 } tokenize_options;
 
 /*
