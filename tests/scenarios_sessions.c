@@ -264,6 +264,41 @@ static void s20_room(void)
     close_malformed(&m);
 }
 
+/* ---- behind a window ------------------------------------------------------------------------------- */
+
+/* Where there is room for little, only what the next token sees comes along: here a sink alone. */
+static void only_a_sink(void)
+{
+    drive d, small;
+    parcel file = {0};
+    cellar_config config = scenario_config(64, 2);
+    size_t n = 4 * 8;
+    float *want = drive_grab(n, sizeof *want), *got = drive_grab(n, sizeof *got);
+    memset(&d, 0, sizeof d);
+    d.n_layers = 1;
+    d.layers[0] = scenario_window_layer(CELLAR_WINDOW_CHUNKED, 3);
+    d.layers[0].window.n_sinks = 1;
+    small = d;
+    config.is_window_full = true;
+    scenario_make(&d, &config);
+    config.is_window_full = false; /* 3 + 1 + 2 cells */
+    scenario_make(&small, &config);
+    CHECK(drive_append(&d, A, 0, 21, NULL) == CELLAR_OK && scenario_used(&d) == 21);
+    CHECK(parcel_write(&file, d.memory, NULL, NULL) == CELLAR_OK);
+    CHECK(load(&small, file.bytes, file.size, NULL, A, A) == CELLAR_OK);
+    CHECK(scenario_used(&small) == 1);
+    CHECK(drive_probe(&d, A, 99, want) == CELLAR_OK &&
+          drive_probe(&small, A, 99, got) == CELLAR_OK);
+    CHECK(scenario_same_bits(want, got, n));
+    CHECK(drive_append(&small, A, 21, 5, NULL) == CELLAR_OK);
+    CHECK(cellar_position_max(small.memory, A) == 25);
+    drive_close(&d);
+    drive_close(&small);
+    parcel_free(&file);
+    free(want);
+    free(got);
+}
+
 /* ---- faults of an older design -------------------------------------------------------------------------- */
 
 static void d17(void)
@@ -393,6 +428,7 @@ const scenario scenarios_sessions[] = {
     {"S20 a malformed state: every field", s20_fields},
     {"S20 a malformed state: every length, bits here and there", s20_length},
     {"S20 a state of more cells than are free", s20_room},
+    {"a session comes to a window that has room for a sink alone, and goes on", only_a_sink},
     {"D17 any sequence can be saved", d17},
     {"D22 a whole state holds all sequences", d22},
     {"D23 a failed or empty load destroys nothing", d23},
