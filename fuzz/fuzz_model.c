@@ -27,8 +27,7 @@ static void check_error(cellar_status status, const cellar_error *error)
 /* Would an engine on this model be small? A file of zeros can describe a wide one. */
 static bool is_small(const model *m)
 {
-    const block_widths *w = &m->widths;
-    uint64_t width = (uint64_t)w->embd + w->q + w->k + w->v + w->heads + w->ff + m->n_vocab;
+    uint64_t width = 3 * (uint64_t)m->n_embd + m->scratch + m->n_vocab;
     return width * m->n_layers < MOST_BYTES;
 }
 

@@ -1159,8 +1159,10 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_measure_session(const cellar_mem
                                                                 cellar_error *error);
 
 /*
- * Write a session. Needs memory for the runs of what is saved and a few rows, whatever the size.
- * The memory must not be changed meanwhile. Statuses as above; CELLAR_IO: the writer or a store failed.
+ * Write a session. Needs room for the runs of what is saved and a few rows, whatever the size; it
+ * comes from the memory's allocator and is given back at once, so the budget does not count it.
+ * The memory must not be changed meanwhile. Statuses as above; CELLAR_IO: the writer or a store
+ * failed.
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_write_session(const cellar_memory *memory,
                                                               const cellar_save_options *options,
@@ -1191,9 +1193,11 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_open_session(const char *path,
                                                              const cellar_allocator *allocator,
                                                              cellar_session **session,
                                                              cellar_error *error);
+/* The same from bytes in memory. */
 CELLAR_API CELLAR_MUST_USE cellar_status
 cellar_open_session_bytes(const void *bytes, size_t size, const cellar_allocator *allocator,
                           cellar_session **session, cellar_error *error);
+/* The same through a reader, which is asked for a stretch at a time, by one thread. */
 CELLAR_API CELLAR_MUST_USE cellar_status
 cellar_open_session_reader(const cellar_reader *reader, const cellar_allocator *allocator,
                            cellar_session **session, cellar_error *error);
@@ -1219,10 +1223,11 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_describe_session(const cellar_se
                                                                  cellar_session_info *out,
                                                                  cellar_error *error);
 
-/* Fact or note i. Its pointers are valid until the session is closed. CELLAR_INVALID. */
+/* Fact i. Its pointers are valid until the session is closed. CELLAR_INVALID. */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_get_session_fact(const cellar_session *session,
                                                                  uint32_t i, cellar_note *out,
                                                                  cellar_error *error);
+/* Note i, likewise. */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_get_session_note(const cellar_session *session,
                                                                  uint32_t i, cellar_note *out,
                                                                  cellar_error *error);

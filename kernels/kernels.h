@@ -143,7 +143,7 @@ enum {
 
 /*
  * One weight type. A row holds n_in numbers in blocks of `block` numbers and `block_bytes` bytes.
- * Q8_0: f16 scale d, then 32 int8; value = d * q. The other packed types: weights.h.
+ * Q8_0: f16 scale d, then 32 int8; value = d * q. The other packed types: packed.h.
  */
 typedef struct cl_weight {
     uint32_t block, block_bytes; /* 0: the type is not known */

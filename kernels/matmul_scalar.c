@@ -15,7 +15,7 @@
 
 #include "half.h"
 #include "lanes.h"
-#include "weights.h"
+#include "packed.h"
 
 enum {
     TILE = 256,         /* numbers decoded at a time; a multiple of every block and of LANES */
@@ -57,16 +57,6 @@ static void decode_bf16(float *to, const void *row, size_t n)
     }
 }
 
-static void decode_q8_0(float *to, const void *row, size_t n)
-{
-    const unsigned char *block = row;
-    for (size_t i = 0; i < n; i += 32, block += 34) {
-        const float d = float_from_bits(float_bits_from_half(read_u16(block)));
-        for (size_t l = 0; l < 32; l++)
-            to[i + l] = d * (float)(int8_t)block[2 + l];
-    }
-}
-
 /* One row against up to TOKENS_AT_ONCE tokens; y of token t at y[t * y_stride]. */
 static void multiply_row(const codec *type, const unsigned char *row, size_t n_in, const float *x,
                          size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride)
@@ -97,35 +87,31 @@ static void multiply(const codec *type, const void *w, size_t row_bytes, uint32_
 }
 
 /* The table's functions have no argument for the type, so each type gets one of its own. */
-#define DEFINE_TYPE(name, block, block_bytes)                                                      \
-    static const codec name = {block, block_bytes, decode_##name};                                 \
+#define DEFINE_TYPE(name, decode, block, block_bytes)                                              \
+    static const codec name = {block, block_bytes, decode};                                        \
     static void matmul_##name(const void *w, size_t row_bytes, uint32_t n_in, uint32_t first,      \
                               uint32_t last, const float *x, size_t x_stride, uint32_t n_tokens,   \
                               float *y, size_t y_stride)                                           \
     {                                                                                              \
         multiply(&name, w, row_bytes, n_in, first, last, x, x_stride, n_tokens, y, y_stride);      \
     }
-
-DEFINE_TYPE(f32, 1, 4)
-DEFINE_TYPE(f16, 1, 2)
-DEFINE_TYPE(bf16, 1, 2)
-DEFINE_TYPE(q8_0, 32, 34)
-
 #define DEFINE_BY_TILE(name, number, block, block_bytes)                                           \
-    static void decode_##name(float *to, const void *row, size_t n)                                \
-    {                                                                                              \
-        weights_decode_##name(to, row, n);                                                         \
-    }                                                                                              \
-    DEFINE_TYPE(name, block, block_bytes)
+    DEFINE_TYPE(name, packed_decode_##name, block, block_bytes)
+
+DEFINE_TYPE(f32, decode_f32, 1, 4)
+DEFINE_TYPE(f16, decode_f16, 1, 2)
+DEFINE_TYPE(bf16, decode_bf16, 1, 2)
+DEFINE_TYPE(q8_0, packed_decode_q8_0, 32, 34)
 WEIGHTS_BY_TILE(DEFINE_BY_TILE)
 
 void cl_matmul_fill_scalar(cl_matmul_table *table)
 {
-    table->weight[CL_WEIGHT_F32] = (cl_weight){1, 4, decode_f32, matmul_f32};
-    table->weight[CL_WEIGHT_F16] = (cl_weight){1, 2, decode_f16, matmul_f16};
-    table->weight[CL_WEIGHT_BF16] = (cl_weight){1, 2, decode_bf16, matmul_bf16};
-    table->weight[CL_WEIGHT_Q8_0] = (cl_weight){32, 34, decode_q8_0, matmul_q8_0};
-#define FILL_BY_TILE(name, number, block, block_bytes)                                             \
-    table->weight[number] = (cl_weight){block, block_bytes, decode_##name, matmul_##name};
+#define FILL(name, number)                                                                         \
+    table->weight[number] = (cl_weight){name.block, name.block_bytes, name.decode, matmul_##name};
+#define FILL_BY_TILE(name, number, block, block_bytes) FILL(name, number)
+    FILL(f32, CL_WEIGHT_F32)
+    FILL(f16, CL_WEIGHT_F16)
+    FILL(bf16, CL_WEIGHT_BF16)
+    FILL(q8_0, CL_WEIGHT_Q8_0)
     WEIGHTS_BY_TILE(FILL_BY_TILE)
 }

@@ -1,7 +1,7 @@
 /*
  * matmul_tiles_avx2.c: products with weights that are decoded a tile at a time, with AVX2 and FMA.
  *
- * A tile of 256 numbers of up to three rows is decoded into a buffer in the first-level cache (weights.h,
+ * A tile of 256 numbers of up to three rows is decoded into a buffer in the first-level cache (packed.h,
  * compiled for these instructions) and used for up to 32 tokens before the next one is decoded. Each
  * (row, token) pair is one chain of eight lanes that is continued from tile to tile, and the tree of
  * lanes_avx2.h at its end: the bits that the F32 matrix of the decoded numbers gives in matmul_avx2.c,
@@ -12,7 +12,7 @@
 #include "kernels.h"
 
 #include "lanes_avx2.h"
-#include "weights.h"
+#include "packed.h"
 
 enum {
     TILE = 256,          /* numbers decoded at a time: a multiple of every block */
@@ -105,23 +105,21 @@ ALWAYS_INLINE void multiply(decode_function *decode, uint32_t block, uint32_t bl
     }
 }
 
-#define DEFINE_BY_TILE(name, number, block, block_bytes)                                           \
-    static void decode_##name(float *to, const void *row, size_t n)                                \
-    {                                                                                              \
-        weights_decode_##name(to, row, n);                                                         \
-    }                                                                                              \
+#define DEFINE_TYPE(name, decode, block, block_bytes)                                              \
     static void matmul_##name(const void *w, size_t row_bytes, uint32_t n_in, uint32_t first,      \
                               uint32_t last, const float *x, size_t x_stride, uint32_t n_tokens,   \
                               float *y, size_t y_stride)                                           \
     {                                                                                              \
-        multiply(decode_##name, block, block_bytes, w, row_bytes, n_in, first, last, x, x_stride,  \
+        multiply(decode, block, block_bytes, w, row_bytes, n_in, first, last, x, x_stride,         \
                  n_tokens, y, y_stride);                                                           \
     }
+#define DEFINE_BY_TILE(name, number, block, block_bytes)                                           \
+    DEFINE_TYPE(name, packed_decode_##name, block, block_bytes)
 WEIGHTS_BY_TILE(DEFINE_BY_TILE)
 
 void cl_matmul_tiles_fill_avx2(cl_matmul_table *table)
 {
 #define FILL_BY_TILE(name, number, block, block_bytes)                                             \
-    table->weight[number] = (cl_weight){block, block_bytes, decode_##name, matmul_##name};
+    table->weight[number] = (cl_weight){block, block_bytes, packed_decode_##name, matmul_##name};
     WEIGHTS_BY_TILE(FILL_BY_TILE)
 }

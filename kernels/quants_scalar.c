@@ -5,13 +5,15 @@
  * takes for each number the level nearest to it. Dividing by the stored scale in f32 and rounding
  * finds exactly that: a number that is no midpoint of two levels has no midpoint as its quotient.
  *
- * Floats become integers only after they were clamped, so no input is undefined; blocks with a NaN
- * or an infinity are sorted out before, by their bits. Every version has these bits. Nothing fails.
+ * Decoders are in packed.h. Floats become integers only after they were clamped, so no input is
+ * undefined; blocks with a NaN or an infinity are sorted out before, by their bits. Every version has
+ * these bits. Nothing fails.
  */
 #include "kernels.h"
 
 #include "half.h"
 #include "lanes.h"
+#include "packed.h"
 #include "quants.h"
 
 /* ---- pieces of a block ----------------------------------------------------------------------- */
@@ -19,13 +21,6 @@
 static void put_half(unsigned char *to, uint16_t half)
 {
     memcpy(to, &half, sizeof half);
-}
-
-static float get_half(const unsigned char *from)
-{
-    uint16_t half;
-    memcpy(&half, from, sizeof half);
-    return float_from_bits(float_bits_from_half(half));
 }
 
 static float float_of_half(uint16_t half)
@@ -45,21 +40,6 @@ static void put_quants(unsigned char *to, const uint8_t *quant, int has_fifth)
     }
     for (size_t i = 0; i < QUANT_HALF; i++)
         to[i] = (uint8_t)((quant[i] & 15) | (quant[i + QUANT_HALF] & 15) << 4);
-}
-
-static void get_quants(uint8_t *quant, const unsigned char *from, int has_fifth)
-{
-    uint32_t fifth = 0;
-    if (has_fifth) {
-        memcpy(&fifth, from, sizeof fifth);
-        from += sizeof fifth;
-    }
-    for (size_t i = 0; i < QUANT_HALF; i++) {
-        quant[i] = from[i] & 15;
-        quant[i + QUANT_HALF] = from[i] >> 4;
-    }
-    for (uint32_t i = 0; i < QUANTS; i++)
-        quant[i] |= (uint8_t)((fifth >> i & 1) << 4);
 }
 
 /* ---- choosing scales ------------------------------------------------------------------------- */
@@ -142,16 +122,6 @@ static void encode_q8_0(void *to, const float *from, size_t n)
     }
 }
 
-static void decode_q8_0(float *to, const void *from, size_t n)
-{
-    const unsigned char *block = from;
-    for (size_t i = 0; i < n; i += QUANTS, block += 34) {
-        const float d = get_half(block);
-        for (size_t l = 0; l < QUANTS; l++)
-            to[i + l] = d * (float)(int8_t)block[2 + l];
-    }
-}
-
 /* ---- Q4_0, Q5_0: the number of largest magnitude is level -zero ------------------------------- */
 
 static void encode_signed(unsigned char *block, const float *x, int zero, int has_fifth,
@@ -173,15 +143,6 @@ static void encode_signed(unsigned char *block, const float *x, int zero, int ha
     }
     put_half(block, scale);
     put_quants(block + 2, quant, has_fifth);
-}
-
-static void decode_signed(float *to, const unsigned char *block, int zero, int has_fifth)
-{
-    const float d = get_half(block);
-    uint8_t quant[QUANTS];
-    get_quants(quant, block + 2, has_fifth);
-    for (size_t l = 0; l < QUANTS; l++)
-        to[l] = d * (float)(quant[l] - zero);
 }
 
 /* ---- Q4_1, Q5_1: the offset is at or below the smallest number --------------------------------- */
@@ -208,15 +169,6 @@ static void encode_offset(unsigned char *block, const float *x, int highest, int
     put_half(block, scale);
     put_half(block + 2, offset);
     put_quants(block + 4, quant, has_fifth);
-}
-
-static void decode_offset(float *to, const unsigned char *block, int has_fifth)
-{
-    const float d = get_half(block), m = get_half(block + 2);
-    uint8_t quant[QUANTS];
-    get_quants(quant, block + 4, has_fifth);
-    for (size_t l = 0; l < QUANTS; l++)
-        to[l] = d * (float)quant[l] + m;
 }
 
 /* ---- IQ4_NL: unevenly spaced levels ----------------------------------------------------------- */
@@ -295,46 +247,28 @@ static void encode_iq4_nl(void *to, const float *from, size_t n)
     }
 }
 
-static void decode_iq4_nl(float *to, const void *from, size_t n)
-{
-    const unsigned char *block = from;
-    for (size_t i = 0; i < n; i += QUANTS, block += 18) {
-        const float d = get_half(block);
-        uint8_t quant[QUANTS];
-        get_quants(quant, block + 2, 0);
-        for (size_t l = 0; l < QUANTS; l++)
-            to[i + l] = d * nonlinear_levels[quant[l]];
-    }
-}
-
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* The functions of a type with two to a byte, from those of a block. */
-#define ROWS_OF(name, bytes, encode_block, decode_block)                                           \
+/* A type's encoder, from that of a block. */
+#define ENCODER(name, bytes, encode_block)                                                         \
     static void encode_##name(void *to, const float *from, size_t n)                               \
     {                                                                                              \
         unsigned char *block = to;                                                                 \
         for (size_t i = 0; i < n; i += QUANTS, block += (bytes))                                   \
             encode_block;                                                                          \
-    }                                                                                              \
-    static void decode_##name(float *to, const void *from, size_t n)                               \
-    {                                                                                              \
-        const unsigned char *block = from;                                                         \
-        for (size_t i = 0; i < n; i += QUANTS, block += (bytes))                                   \
-            decode_block;                                                                          \
     }
 
-ROWS_OF(q4_0, 18, encode_signed(block, from + i, 8, 0, 18), decode_signed(to + i, block, 8, 0))
-ROWS_OF(q5_0, 22, encode_signed(block, from + i, 16, 1, 22), decode_signed(to + i, block, 16, 1))
-ROWS_OF(q4_1, 20, encode_offset(block, from + i, 15, 0, 20), decode_offset(to + i, block, 0))
-ROWS_OF(q5_1, 24, encode_offset(block, from + i, 31, 1, 24), decode_offset(to + i, block, 1))
+ENCODER(q4_0, 18, encode_signed(block, from + i, 8, 0, 18))
+ENCODER(q5_0, 22, encode_signed(block, from + i, 16, 1, 22))
+ENCODER(q4_1, 20, encode_offset(block, from + i, 15, 0, 20))
+ENCODER(q5_1, 24, encode_offset(block, from + i, 31, 1, 24))
 
 void cl_quants_fill_scalar(cl_kernels *table)
 {
-    table->codec[CL_ROW_Q4_0] = (cl_row_codec){QUANTS, 18, encode_q4_0, decode_q4_0};
-    table->codec[CL_ROW_Q4_1] = (cl_row_codec){QUANTS, 20, encode_q4_1, decode_q4_1};
-    table->codec[CL_ROW_Q5_0] = (cl_row_codec){QUANTS, 22, encode_q5_0, decode_q5_0};
-    table->codec[CL_ROW_Q5_1] = (cl_row_codec){QUANTS, 24, encode_q5_1, decode_q5_1};
-    table->codec[CL_ROW_Q8_0] = (cl_row_codec){QUANTS, 34, encode_q8_0, decode_q8_0};
-    table->codec[CL_ROW_IQ4_NL] = (cl_row_codec){QUANTS, 18, encode_iq4_nl, decode_iq4_nl};
+    table->codec[CL_ROW_Q4_0] = (cl_row_codec){QUANTS, 18, encode_q4_0, packed_decode_q4_0};
+    table->codec[CL_ROW_Q4_1] = (cl_row_codec){QUANTS, 20, encode_q4_1, packed_decode_q4_1};
+    table->codec[CL_ROW_Q5_0] = (cl_row_codec){QUANTS, 22, encode_q5_0, packed_decode_q5_0};
+    table->codec[CL_ROW_Q5_1] = (cl_row_codec){QUANTS, 24, encode_q5_1, packed_decode_q5_1};
+    table->codec[CL_ROW_Q8_0] = (cl_row_codec){QUANTS, 34, encode_q8_0, packed_decode_q8_0};
+    table->codec[CL_ROW_IQ4_NL] = (cl_row_codec){QUANTS, 18, encode_iq4_nl, packed_decode_iq4_nl};
 }

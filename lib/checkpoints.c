@@ -96,9 +96,9 @@ static void release_pins(cl_checkpoints *checkpoints, uint32_t checkpoint)
     for (uint32_t g = 0; g < checkpoints->n_groups; g++) {
         cl_pin *pin = cl_checkpoints_pin_of(checkpoints, checkpoint, g);
         bool is_taken = checkpoints->suspended[checkpoint] >> g & 1;
-        for (uint32_t i = 0; i < pin->runs.n && !is_taken; i++)
-            cl_cells_release(&checkpoints->groups[g].sequences.cells, pin->runs.items[i].cell,
-                             pin->runs.items[i].len);
+        if (!is_taken)
+            cl_sequences_release_runs(&checkpoints->groups[g].sequences, pin->runs.items,
+                                      pin->runs.n);
         pin->runs.n = 0;
     }
     checkpoints->is_live[checkpoint] = false;
@@ -130,12 +130,6 @@ static void append_seen(const cl_group *group, const cl_runs *runs, int64_t n, c
     }
 }
 
-static void hold_runs(cl_group *group, const cl_runs *runs)
-{
-    for (uint32_t i = 0; i < runs->n; i++)
-        cl_cells_hold(&group->sequences.cells, runs->items[i].cell, runs->items[i].len);
-}
-
 /* Fill in what a checkpoint at n holds of a sequence; the lists have room. */
 void cl_checkpoints_fill(cl_checkpoints *checkpoints, uint32_t checkpoint, cellar_seq seq,
                          cellar_pos n)
@@ -146,7 +140,7 @@ void cl_checkpoints_fill(cl_checkpoints *checkpoints, uint32_t checkpoint, cella
         pin->runs.n = 0;
         if (!cl_checkpoints_needs_pin(group)) continue;
         append_seen(group, cl_group_runs(group, seq), n, &pin->runs);
-        hold_runs(group, &pin->runs);
+        cl_sequences_hold_runs(&group->sequences, pin->runs.items, pin->runs.n);
     }
     checkpoints->is_live[checkpoint] = true;
     checkpoints->suspended[checkpoint] = 0;
@@ -328,7 +322,7 @@ void cl_checkpoints_return(cl_checkpoints *checkpoints, uint32_t g, cellar_seq s
     uint32_t slot = cl_sequence_table_find(&group->sequences.table, seq);
     if (slot == CL_NO_SLOT) return;
     if (cl_group_has_window(group)) lose_others(&group->sequences.table.items[slot], pin, n);
-    hold_runs(group, &pin->runs);
+    cl_sequences_hold_runs(&group->sequences, pin->runs.items, pin->runs.n);
     cl_sequences_replace(&group->sequences, slot, (cl_range){0, INT64_MAX}, pin->runs.items,
                          pin->runs.n);
 }

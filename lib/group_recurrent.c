@@ -486,11 +486,10 @@ void cl_recurrent_abort(cl_group *group, const cl_step *step)
 {
     (void)step;
     cl_sequences *sequences = &group->sequences;
-    for (uint32_t m = 0; m < group->n_participants; m++)
-        for (uint32_t i = 0; i < group->participants[m].pending.n; i++) {
-            const cl_run *run = &group->participants[m].pending.items[i];
-            cl_cells_release(&sequences->cells, run->cell, run->len);
-        }
+    for (uint32_t m = 0; m < group->n_participants; m++) {
+        const cl_runs *pending = &group->participants[m].pending;
+        cl_sequences_release_runs(sequences, pending->items, pending->n);
+    }
     release_transits(group);
     if (!group->is_written) cl_window_restore(group);
     for (uint32_t m = group->n_participants; m-- > 0;)

@@ -56,6 +56,7 @@ uint32_t cl_runs_cut(cl_runs *runs, int64_t pos)
 
 void cl_runs_erase(cl_runs *runs, uint32_t first, uint32_t last)
 {
+    if (first == last) return; /* the list may have no items at all */
     memmove(runs->items + first, runs->items + last, (runs->n - last) * sizeof(cl_run));
     runs->n -= last - first;
 }

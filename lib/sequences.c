@@ -71,7 +71,13 @@ static cl_runs *runs_of(cl_sequences *sequences, uint32_t slot)
     return &sequences->table.items[slot].runs;
 }
 
-static void release_runs(cl_sequences *sequences, const cl_run *runs, uint32_t n)
+void cl_sequences_hold_runs(cl_sequences *sequences, const cl_run *runs, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        cl_cells_hold(&sequences->cells, runs[i].cell, runs[i].len);
+}
+
+void cl_sequences_release_runs(cl_sequences *sequences, const cl_run *runs, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         cl_cells_release(&sequences->cells, runs[i].cell, runs[i].len);
@@ -120,7 +126,7 @@ static void remove_range(cl_sequences *sequences, cl_runs *runs, cl_range range)
 {
     uint32_t first = cl_runs_cut(runs, range.p0);
     uint32_t last = cut_end(runs, range);
-    release_runs(sequences, runs->items + first, last - first);
+    cl_sequences_release_runs(sequences, runs->items + first, last - first);
     cl_runs_erase(runs, first, last);
     cl_runs_mend(runs, first);
 }
@@ -169,7 +175,7 @@ void cl_sequences_replace(cl_sequences *sequences, uint32_t slot, cl_range range
     cl_runs *runs = runs_of(sequences, slot);
     uint32_t begin = cl_runs_cut(runs, range.p0);
     uint32_t end = cut_end(runs, range);
-    release_runs(sequences, runs->items + begin, end - begin);
+    cl_sequences_release_runs(sequences, runs->items + begin, end - begin);
     cl_runs_erase(runs, begin, end);
     if (n > 0) {
         cl_runs_insert(runs, begin, from, n);

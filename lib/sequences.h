@@ -77,6 +77,10 @@ void cl_sequences_divide(cl_sequences *sequences, cellar_seq id, cl_range range,
 void cl_sequences_replace(cl_sequences *sequences, uint32_t slot, cl_range range,
                           const cl_run *runs, uint32_t n);
 
+/* One holder more, or one less, for every cell of n runs. */
+void cl_sequences_hold_runs(cl_sequences *sequences, const cl_run *runs, uint32_t n);
+void cl_sequences_release_runs(cl_sequences *sequences, const cl_run *runs, uint32_t n);
+
 /* Runs [*first, *last) of a list overlap the range. */
 void cl_sequences_find_range(const cl_runs *runs, cl_range range, uint32_t *first, uint32_t *last);
 

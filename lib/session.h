@@ -8,11 +8,13 @@
  *     session_lists.c    SEQUENCES: run lists of sequences and checkpoints; written
  *     session_rows.c     ROWS: copied and converted, both ways
  *     session_write.c    a whole session, from front to back
- *     session_open.c     header, index, notes, logs: checked; questions about a session
- *     session_check.c    SEQUENCES: read and held against the cells
- *     session_load.c     into a memory: placed, fetched (session_fetch.c), and then held
- *     session_file.c     plain files: read, replaced, appended to (the only file that knows of them)
- *     session_journal.c  saving what was added
+ *     session_open.c     header, index, notes, logs: checked
+ *     session_check.c    CELLS and SEQUENCES: read and held against each other
+ *     session_questions.c   what a session is, asked of it
+ *     session_load.c     into a memory: its own files are in session_load.h
+ *     session_file.c     files of sessions: read, replaced, appended to (files.c: the system's calls)
+ *     session_disk.c     saved to and opened by a path
+ *     session_journal.c  saving what was added (session_journal_state.c: what is remembered for it)
  *
  * Reading is two things: what is in memory after cl_session_open (everything but rows, checked against
  * each other), and rows, which are checked and copied section by section.
@@ -116,6 +118,9 @@ struct cellar_session {
     size_t n_runs, n_lists, n_marks;
     cl_kernels kernels; /* for checksums */
 };
+
+/* The sequence of a name; NULL: there is none (session_questions.c). */
+const cl_saved_sequence *cl_session_find(const cellar_session *session, cellar_seq seq);
 
 /* ---- reading it ------------------------------------------------------------------------------- */
 

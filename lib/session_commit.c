@@ -146,26 +146,14 @@ void cl_load_abandon(cl_load *load)
 
 /* ---- put in place ---------------------------------------------------------------------------- */
 
-static void hold(cl_cells *cells, const cl_runs *runs)
-{
-    for (uint32_t i = 0; i < runs->n; i++)
-        cl_cells_hold(cells, runs->items[i].cell, runs->items[i].len);
-}
-
-static void release(cl_cells *cells, const cl_runs *runs)
-{
-    for (uint32_t i = 0; i < runs->n; i++)
-        cl_cells_release(cells, runs->items[i].cell, runs->items[i].len);
-}
-
 /* Exchange a sequence's list for the prepared one, which then has the old one (to be freed). */
 static void exchange(cl_load *load, const cl_arrival *arrival, uint32_t g)
 {
     cl_sequences *sequences = sequences_of(load, g);
     cl_sequence *sequence = &sequences->table.items[arrival->slots[g]];
     cl_runs *prepared = &arrival->lists[g], old = sequence->runs;
-    hold(&sequences->cells, prepared);
-    release(&sequences->cells, &old);
+    cl_sequences_hold_runs(sequences, prepared->items, prepared->n);
+    cl_sequences_release_runs(sequences, old.items, old.n);
     sequence->runs = *prepared;
     *prepared = old;
     cl_sequences_set_claim(sequences, arrival->slots[g], CL_NO_BLOCK);
@@ -185,7 +173,7 @@ static void put_checkpoint(cl_load *load, const cl_arriving_checkpoint *checkpoi
         cl_runs old = pin->runs;
         pin->runs = checkpoint->lists[g];
         checkpoint->lists[g] = old;
-        hold(&load->memory->groups[g].sequences.cells, &pin->runs);
+        cl_sequences_hold_runs(&load->memory->groups[g].sequences, pin->runs.items, pin->runs.n);
     }
     checkpoints->is_live[checkpoint->slot] = true;
     checkpoints->suspended[checkpoint->slot] = 0;

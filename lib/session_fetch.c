@@ -116,11 +116,11 @@ static void do_part(void *argument, uint32_t part, uint32_t n)
 
 /* ---- a group --------------------------------------------------------------------------------- */
 
-/* How many may work at the same time. */
+/* How many may work at the same time: not through stores of the caller (the first is our own). */
 static uint32_t count_workers(const cl_load *load, uint32_t group)
 {
     const cl_bytes *bytes = &load->session->bytes;
-    const bool may = load->memory->n_stores == 0 && (bytes->address || bytes->is_shared) &&
+    const bool may = load->memory->n_stores == 1 && (bytes->address || bytes->is_shared) &&
                      load->session->model.groups[group].n_sections > 1;
     return may && load->memory->workers.n > 1 ? load->memory->workers.n : 1;
 }

@@ -201,15 +201,12 @@ static bool keep_logs(cl_file_content *content, const cl_saving *saving, cl_allo
     return true;
 }
 
-/* Which sequence of a session load option i is about. */
+/* Which sequence of a session load option i is about: it was loaded, so it is there. */
 static uint32_t part_of(const cellar_session *session, const cellar_load_options *options,
                         uint32_t i)
 {
-    uint32_t part = 0;
     if (!options->sequences) return i;
-    while (session->sequences[part].seq != options->sequences[i])
-        part++; /* it was loaded, so it is there */
-    return part;
+    return (uint32_t)(cl_session_find(session, options->sequences[i]) - session->sequences);
 }
 
 static bool read_logs(cl_file_content *content, const cellar_session *session,

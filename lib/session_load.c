@@ -3,7 +3,7 @@
  *
  * The order of work is what keeps a failed load invisible: understand the options, compare the models, find
  * room and take free cells (nobody's yet), prepare lists and reserve what they go into, copy rows section
- * by section, each after its checksum; and only then, when nothing can fail any more, put the lists in place
+ * by section, each after its checksum (session_fetch.c); and only then, when nothing can fail any more, put the lists in place
  * (session_commit.c). Whatever goes wrong before, cells and slots are let go of again.
  *
  * One exception needs care: where a window group lacked room, old cells of other sequences were given up.
@@ -15,6 +15,7 @@
 #include "checked.h"
 #include "error.h"
 #include "session_model.h"
+#include "sort.h"
 
 /* ---- options --------------------------------------------------------------------------------- */
 
@@ -33,20 +34,6 @@ static cellar_status check_options(const cellar_load_options *options, cellar_er
     return CELLAR_OK;
 }
 
-static const cl_saved_sequence *find_saved(const cellar_session *session, cellar_seq seq)
-{
-    uint32_t low = 0, high = session->n_sequences;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (session->sequences[middle].seq < seq)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    bool is_there = low < session->n_sequences && session->sequences[low].seq == seq;
-    return is_there ? &session->sequences[low] : NULL;
-}
-
 static cellar_status choose(cl_load *load, const cellar_load_options *options, cellar_error *error)
 {
     for (uint32_t i = 0; i < load->n_arrivals; i++) {
@@ -56,7 +43,7 @@ static cellar_status choose(cl_load *load, const cellar_load_options *options, c
             arrival->as = arrival->from->seq;
             continue;
         }
-        arrival->from = find_saved(load->session, options->sequences[i]);
+        arrival->from = cl_session_find(load->session, options->sequences[i]);
         arrival->as = options->as ? options->as[i] : options->sequences[i];
         if (!arrival->from)
             CL_FAIL(error, CELLAR_NOT_FOUND, options->sequences[i],
@@ -70,43 +57,22 @@ static cellar_status choose(cl_load *load, const cellar_load_options *options, c
 
 /* ---- pools ----------------------------------------------------------------------------------- */
 
-/* Which pools the names live in. Sequences are few beside their tokens, but a heap sorts them in any case. */
-static void sink(uint64_t *items, uint32_t at, uint32_t n)
-{
-    uint64_t item = items[at];
-    for (uint32_t child; (child = 2 * at + 1) < n; at = child) {
-        if (child + 1 < n && items[child] < items[child + 1]) child++;
-        if (item >= items[child]) break;
-        items[at] = items[child];
-    }
-    items[at] = item;
-}
-
-static void sort(uint64_t *items, uint32_t n)
-{
-    for (uint32_t i = n / 2; i-- > 0;)
-        sink(items, i, n);
-    for (uint32_t end = n; end-- > 1;) {
-        uint64_t last = items[end];
-        items[end] = items[0];
-        items[0] = last;
-        sink(items, 0, end);
-    }
-}
-
-/* Distinct ones become parts; a name that comes twice is refused. order [n_arrivals] is scratch. */
-static cellar_status find_parts(cl_load *load, uint64_t *order, cellar_error *error)
+/*
+ * The pools that the names live in become parts; a name that comes twice is refused. order [n_arrivals] is
+ * scratch.
+ */
+static cellar_status find_parts(cl_load *load, int64_t *order, cellar_error *error)
 {
     for (uint32_t i = 0; i < load->n_arrivals; i++)
-        order[i] = (uint64_t)load->arrivals[i].as;
-    sort(order, load->n_arrivals);
+        order[i] = load->arrivals[i].as;
+    cl_sort(order, load->n_arrivals);
     for (uint32_t i = 1; i < load->n_arrivals; i++)
         if (order[i] == order[i - 1])
-            CL_FAIL(error, CELLAR_INVALID, (int64_t)order[i],
-                    "two sequences are to be loaded as %lld", (long long)order[i]);
+            CL_FAIL(error, CELLAR_INVALID, order[i], "two sequences are to be loaded as %lld",
+                    (long long)order[i]);
     for (uint32_t i = 0; i < load->n_arrivals; i++)
-        order[i] = (uint64_t)cl_memory_pool_of(load->memory, load->arrivals[i].as) << 32 | i;
-    sort(order, load->n_arrivals);
+        order[i] = (int64_t)cl_memory_pool_of(load->memory, load->arrivals[i].as) << 32 | i;
+    cl_sort(order, load->n_arrivals);
     for (uint32_t i = 0; i < load->n_arrivals; i++) {
         uint32_t pool = (uint32_t)(order[i] >> 32);
         if (load->n_parts == 0 || load->pools[load->n_parts - 1] != pool)
@@ -147,9 +113,9 @@ static cellar_status take_arrivals(cl_load *load, const cellar_load_options *opt
     CL_TRY(take(load, &pools, n, sizeof *load->pools, error));
     load->pools = pools;
     CL_TRY(choose(load, options, error));
-    CL_TRY(take(load, &order, n, sizeof(uint64_t), error));
+    CL_TRY(take(load, &order, n, sizeof(int64_t), error));
     cellar_status status = find_parts(load, order, error);
-    put(load, order, n, sizeof(uint64_t));
+    put(load, order, n, sizeof(int64_t));
     return status;
 }
 

@@ -5,9 +5,10 @@
  * for each group and each pool that one of them lives in (session_place.h); and what will be put in place
  * at the end: run lists for sequences and for checkpoints.
  *
- *     session_load.c       options, the order of work, rows
+ *     session_load.c       options, the order of work
  *     session_room.c       what is wanted of the lists, and room for it
- *     session_fetch.c       rows, checked and copied
+ *     session_place.c      cells of the file, given cells of a pool
+ *     session_fetch.c      rows, checked and copied
  *     session_commit.c     the new lists, prepared and then put in place
  */
 #ifndef CL_SESSION_LOAD_H

@@ -1,7 +1,7 @@
 /*
  * session_place.c: cells of a file, given cells of a pool.
  *
- * While lists are added a landing is a heap of intervals; sorting makes them distinct and rising. Cells
+ * While lists are added a landing is a number of intervals; sorting makes them distinct and rising. Cells
  * are then asked of placement.c for all of them at once, so a session that was one run in another memory
  * is one run here where there is a stretch for it; intervals and stretches are cut where either ends, and at
  * the blocks of memory.
@@ -9,24 +9,44 @@
 #include "session_place.h"
 
 #include "error.h"
+#include "sort.h"
 
 /* ---- what is wanted -------------------------------------------------------------------------- */
 
-static bool add_span(cl_landing *landing, cl_span span, cl_alloc *alloc)
+/* An interval as one number that sorts by its first cell: both parts have 31 bits. */
+static int64_t interval(uint32_t file, uint32_t len)
 {
-    if (landing->n > 0) { /* lists pass over cells in order: most runs go on where one ended */
-        cl_span *last = &landing->spans[landing->n - 1];
-        if (span.file >= last->file && span.file <= last->file + last->len) {
-            uint32_t end = span.file + span.len;
-            if (end > last->file + last->len) last->len = end - last->file;
-            return true;
-        }
-    }
-    void *spans = landing->spans;
-    bool ok = cl_alloc_reserve(alloc, CELLAR_BYTES_SCRATCH, &spans, &landing->capacity,
-                               landing->n + 1ull, sizeof *landing->spans);
-    landing->spans = spans;
-    if (ok) landing->spans[landing->n++] = span;
+    return (int64_t)((uint64_t)file << 32 | len);
+}
+
+static uint32_t first_of(int64_t item)
+{
+    return (uint32_t)((uint64_t)item >> 32);
+}
+
+static uint32_t end_of(int64_t item)
+{
+    return first_of(item) + (uint32_t)item;
+}
+
+/* Let an interval reach to the end of another; false: there is a gap between them, or it begins before. */
+static bool extend(int64_t *last, int64_t next)
+{
+    if (first_of(next) < first_of(*last) || first_of(next) > end_of(*last)) return false;
+    if (end_of(next) > end_of(*last))
+        *last = interval(first_of(*last), end_of(next) - first_of(*last));
+    return true;
+}
+
+static bool add(cl_landing *landing, int64_t item, cl_alloc *alloc)
+{
+    /* Lists pass over cells in order: most runs go on where one ended. */
+    if (landing->n_wanted > 0 && extend(&landing->wanted[landing->n_wanted - 1], item)) return true;
+    void *wanted = landing->wanted;
+    bool ok = cl_alloc_reserve(alloc, CELLAR_BYTES_SCRATCH, &wanted, &landing->wanted_capacity,
+                               landing->n_wanted + 1ull, sizeof *landing->wanted);
+    landing->wanted = wanted;
+    if (ok) landing->wanted[landing->n_wanted++] = item;
     return ok;
 }
 
@@ -46,61 +66,23 @@ bool cl_landing_add(cl_landing *landing, const cl_saved_list *list, const cl_wan
     for (uint32_t i = 0; i < list->n_runs; i++) {
         cl_run parts[2];
         uint32_t n = clip(&list->runs[i], part, parts);
-        for (uint32_t k = 0; k < n; k++) {
-            cl_span span = {.cell = CL_NO_CELL, .len = parts[k].len, .file = parts[k].cell};
-            if (!add_span(landing, span, alloc)) return false;
-        }
+        for (uint32_t k = 0; k < n; k++)
+            if (!add(landing, interval(parts[k].cell, parts[k].len), alloc)) return false;
     }
     return true;
 }
 
-static bool is_before(const cl_span *a, const cl_span *b)
-{
-    return a->file < b->file;
-}
-
-static void sink(cl_span *spans, uint32_t at, uint32_t n)
-{
-    cl_span item = spans[at];
-    for (uint32_t child; (child = 2 * at + 1) < n; at = child) {
-        if (child + 1 < n && is_before(&spans[child], &spans[child + 1])) child++;
-        if (!is_before(&item, &spans[child])) break;
-        spans[at] = spans[child];
-    }
-    spans[at] = item;
-}
-
-/* A heap sort: no recursion, no memory, no bad order. */
-static void sort_spans(cl_span *spans, uint32_t n)
-{
-    for (uint32_t i = n / 2; i-- > 0;)
-        sink(spans, i, n);
-    for (uint32_t end = n; end-- > 1;) {
-        cl_span last = spans[end];
-        spans[end] = spans[0];
-        spans[0] = last;
-        sink(spans, 0, end);
-    }
-}
-
 void cl_landing_sort(cl_landing *landing)
 {
-    cl_span *spans = landing->spans;
+    int64_t *wanted = landing->wanted;
     uint32_t n = 0;
-    sort_spans(spans, landing->n);
+    cl_sort(wanted, landing->n_wanted);
     landing->n_cells = 0;
-    for (uint32_t i = 0; i < landing->n; i++) {
-        cl_span *last = n > 0 ? &spans[n - 1] : NULL;
-        if (last && spans[i].file <= last->file + last->len) {
-            uint32_t end = spans[i].file + spans[i].len;
-            if (end > last->file + last->len) last->len = end - last->file;
-        } else {
-            spans[n++] = spans[i];
-        }
-    }
-    landing->n = n;
+    for (uint32_t i = 0; i < landing->n_wanted; i++)
+        if (n == 0 || !extend(&wanted[n - 1], wanted[i])) wanted[n++] = wanted[i];
+    landing->n_wanted = n;
     for (uint32_t i = 0; i < n; i++)
-        landing->n_cells += spans[i].len;
+        landing->n_cells += (uint32_t)wanted[i];
 }
 
 /* ---- cells ----------------------------------------------------------------------------------- */
@@ -109,8 +91,8 @@ void cl_landing_sort(cl_landing *landing)
 static uint32_t cut_spans(const cl_landing *landing, const cl_stretch *stretches, cl_span *out)
 {
     uint32_t n = 0, used = 0;
-    for (uint32_t i = 0; i < landing->n; i++) {
-        cl_span rest = landing->spans[i];
+    for (uint32_t i = 0; i < landing->n_wanted; i++) {
+        cl_span rest = {.len = (uint32_t)landing->wanted[i], .file = first_of(landing->wanted[i])};
         while (rest.len > 0) {
             uint32_t cell = stretches->cell + used, left = stretches->len - used;
             uint32_t in_block = CL_BLOCK - cell % CL_BLOCK;
@@ -140,8 +122,6 @@ static cellar_status place(cl_landing *landing, cl_stretch *stretches, cl_alloc 
     if (!cl_alloc_reserve(alloc, CELLAR_BYTES_SCRATCH, &spans, &capacity, n, sizeof(cl_span)))
         return cl_error_no_memory(error, "placing a session", n * sizeof(cl_span));
     (void)cut_spans(landing, stretches, spans);
-    cl_alloc_put(alloc, CELLAR_BYTES_SCRATCH, landing->spans,
-                 landing->capacity * sizeof *landing->spans);
     landing->spans = spans;
     landing->n = n;
     landing->capacity = capacity;
@@ -174,8 +154,9 @@ void cl_landing_free(cl_landing *landing, cl_alloc *alloc)
 {
     cl_alloc_put(alloc, CELLAR_BYTES_SCRATCH, landing->spans,
                  landing->capacity * sizeof *landing->spans);
-    landing->spans = NULL;
-    landing->n = landing->capacity = landing->n_cells = 0;
+    cl_alloc_put(alloc, CELLAR_BYTES_SCRATCH, landing->wanted,
+                 landing->wanted_capacity * sizeof *landing->wanted);
+    *landing = (cl_landing){.group = landing->group, .pool = landing->pool};
 }
 
 /* ---- lists ----------------------------------------------------------------------------------- */

@@ -24,9 +24,11 @@ typedef struct cl_wanted_part {
 typedef struct cl_landing {
     cl_group *group;
     uint32_t pool;
-    cl_span *spans; /* [n] rising in the numbers of file cells; cells are set by cl_landing_take */
-    uint32_t n, capacity;
-    uint32_t n_cells; /* of all spans; valid after cl_landing_sort */
+    int64_t *wanted; /* [n_wanted] intervals of file cells: first << 32 | how many */
+    cl_span *
+        spans; /* [n] where they went, rising in the numbers of file cells; made by cl_landing_take */
+    uint32_t n_wanted, wanted_capacity, n, capacity;
+    uint32_t n_cells; /* wanted in all; valid after cl_landing_sort */
     bool is_taken;
 } cl_landing;
 
@@ -34,7 +36,7 @@ typedef struct cl_landing {
 bool cl_landing_add(cl_landing *landing, const cl_saved_list *list, const cl_wanted_part *part,
                     cl_alloc *alloc);
 
-/* Sort and join what was added: spans are distinct cells then. */
+/* Sort and join what was added: each cell is wanted once then. */
 void cl_landing_sort(cl_landing *landing);
 
 /* Choose and take cells; the pool has as many free. CELLAR_NO_MEMORY: as before. */

@@ -100,6 +100,20 @@ cellar_status cellar_get_session_sequence(const cellar_session *session, uint32_
     return CELLAR_OK;
 }
 
+const cl_saved_sequence *cl_session_find(const cellar_session *session, cellar_seq seq)
+{
+    uint32_t low = 0, high = session->n_sequences;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (session->sequences[middle].seq < seq)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    bool is_there = low < session->n_sequences && session->sequences[low].seq == seq;
+    return is_there ? &session->sequences[low] : NULL;
+}
+
 /* ---- a memory for it ------------------------------------------------------------------------- */
 
 /* Bytes that all checkpoints hold, each cell counted once for each that holds it. */

@@ -40,7 +40,7 @@ static cellar_status collect(cl_load *load, uint32_t g, uint32_t part, cellar_er
     uint32_t index = cl_load_landing(load, g, part);
     cl_landing *landing = &load->landings[index];
     bool ok = true;
-    landing->n = 0;
+    landing->n_wanted = 0;
     for (uint32_t i = 0; ok && i < load->n_arrivals; i++) {
         const cl_arrival *arrival = &load->arrivals[i];
         cl_wanted_part wanted = cl_load_wanted(load, arrival, g);
@@ -55,7 +55,7 @@ static cellar_status collect(cl_load *load, uint32_t g, uint32_t part, cellar_er
                                     load->alloc);
     }
     cl_landing_sort(landing);
-    return ok ? CELLAR_OK : cl_error_no_memory(error, "loading a session", sizeof(cl_span));
+    return ok ? CELLAR_OK : cl_error_no_memory(error, "loading a session", sizeof *landing->wanted);
 }
 
 /* ---- checkpoints ----------------------------------------------------------------------------- */

@@ -11,7 +11,9 @@
 set -u
 : "${OUT:?the folder of the build}"
 shared=${CELLAR_SHARED:-../shared}
-[ $# -gt 0 ] || set -- llama llama-f16 llama-q8_0 llama-q4_0 llama256-q4_k llama256-q6_k
+[ $# -gt 0 ] || set -- llama llama-f16 llama-q8_0 llama-q4_0 llama256-q4_k llama256-q6_k \
+    qwen2 qwen3 qwen2vl phi3 gemma2 gemma3 gemma4 swa-all cohere2 granite_swa bloom mpt deepseek2 t5 \
+    mamba mamba2 rwkv6 rwkv7 lfm2 falcon-h1 jamba
 passed=0
 failed=0
 skipped=0

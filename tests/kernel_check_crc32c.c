@@ -73,7 +73,12 @@ static void published_values(check *c)
                     {"a", 1, 0xc1d04330, "a letter"},
                     {"", 0, 0, "nothing"}};
     for (size_t i = 0; i < sizeof examples / sizeof *examples; i++) {
-        const uint32_t crc = c->kernels.crc32c(0, examples[i].bytes, examples[i].n);
+        begin(c); /* guarded, because wrong kernels are tried on it too */
+        unsigned char *bytes = take(c, examples[i].n, 1, INPUT);
+        memcpy(bytes, examples[i].bytes, examples[i].n);
+        seal(c);
+        const uint32_t crc = c->kernels.crc32c(0, bytes, examples[i].n);
+        verify(c);
         expect_crc(c, crc, examples[i].crc, examples[i].what, examples[i].n);
     }
 }

@@ -105,6 +105,7 @@ bool replay_read_config(const json_t *trace, const json_t *run, replay_config *o
                            .n_cells = (uint32_t)n_cells,
                            .n_ubatch = (uint32_t)n_ubatch,
                            .n_sequences = (uint32_t)n_sequences};
+    out->is_window_full = json_is_true(json_object_get(config, "swa_full"));
     out->n_pools = json_is_true(json_object_get(config, "kv_unified")) ? 1 : out->n_sequences;
     if (!read_type(config, "type_k", &out->k_type) || !read_type(config, "type_v", &out->v_type)) {
         snprintf(outcome->reason, sizeof outcome->reason, "rows of %.40s and %.40s are not built",

@@ -21,6 +21,7 @@ typedef struct replay_config {
     uint32_t n_cells, n_ubatch, n_sequences;
     uint32_t n_pools; /* a stream for each sequence: as many as sequences */
     cellar_type k_type, v_type;
+    bool is_window_full; /* window layers sized as full ones */
 } replay_config;
 
 typedef struct replay_settings {

@@ -93,7 +93,7 @@ static bool has_rows_of(const replay_config *config, cellar_type type)
 static double weights_bar(const model *m, const replay_config *config, bool is_exact)
 {
     bool is_f32 = config->k_type == CELLAR_F32 && config->v_type == CELLAR_F32;
-    switch (m->layers[0].attention.q.weight.type) {
+    switch (m->embedding.type) {
     case CL_WEIGHT_F32:
         return is_f32 ? 1e-4 : 5e-3;
     case CL_WEIGHT_Q8_0:

@@ -396,6 +396,8 @@ void replay_run(const model *m, const replay_config *config, const json_t *run,
     options.n_cells = config->n_cells;
     options.n_ubatch = config->n_ubatch;
     options.n_pools = config->n_pools;
+    options.n_sequences = config->n_sequences;
+    options.is_window_full = config->is_window_full;
     options.n_threads = settings->n_threads;
     options.k_type = config->k_type;
     options.v_type = config->v_type;

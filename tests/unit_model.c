@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "engine/model.h"
+#include "engine/transformer.h"
 #include "kernels.h"
 #include "support_model.h"
 
@@ -96,6 +97,11 @@ static bool is_at_value(const fixture *made, const char *key, int64_t at)
     return value != NULL && at == (int64_t)value->offset;
 }
 
+static const transformer_layer *layer_of(const model *m, uint32_t layer)
+{
+    return (const transformer_layer *)m->layers + layer;
+}
+
 /* ---- models that are right ------------------------------------------------------------------ */
 
 static void a_model_has_the_numbers_of_its_file(void **state)
@@ -110,8 +116,9 @@ static void a_model_has_the_numbers_of_its_file(void **state)
     assert_int_equal(m->n_context, 128);
     assert_ptr_equal(m->output.weight.data, m->embedding.data);
     assert_null(m->output.bias);
-    assert_null(m->layers[1].attention.q.bias);
-    assert_int_equal(m->widths.ff, 64);
+    assert_null(layer_of(m, 1)->attention.q.bias);
+    assert_int_equal(layer_of(m, 1)->ffn.up.weight.n_out, 64);
+    assert_int_equal(m->scratch, 2 * 64);
     const cellar_layer *layer = &m->memory_layers[1];
     assert_int_equal(layer->n_heads, 4);
     assert_int_equal(layer->n_kv_heads, 2);
@@ -132,8 +139,8 @@ static void output_biases_and_factors_are_used_where_the_file_has_them(void **st
     model *m = load(&shape, &made);
     assert_ptr_not_equal(m->output.weight.data, m->embedding.data);
     assert_non_null(m->output.bias);
-    assert_non_null(m->layers[0].attention.q.bias);
-    assert_non_null(m->layers[0].ffn.down.bias);
+    assert_non_null(layer_of(m, 0)->attention.q.bias);
+    assert_non_null(layer_of(m, 0)->ffn.down.bias);
     assert_non_null(m->memory_layers[0].rope.factors);
     unload(m, &made);
 }
@@ -147,8 +154,8 @@ static void key_and_value_heads_have_sizes_of_their_own(void **state)
     shape.n_rot = 4;
     fixture made;
     model *m = load(&shape, &made);
-    assert_int_equal(m->layers[0].attention.q.weight.n_out, 48);
-    assert_int_equal(m->layers[0].attention.out.weight.n_in, 24);
+    assert_int_equal(layer_of(m, 0)->attention.q.weight.n_out, 48);
+    assert_int_equal(layer_of(m, 0)->attention.out.weight.n_in, 24);
     assert_int_equal(m->memory_layers[0].rope.n_rot, 4);
     unload(m, &made);
 }
@@ -194,10 +201,10 @@ static void head_counts_and_widths_may_be_given_layer_by_layer(void **state)
     model *m = load(&shape, &made);
     assert_int_equal(m->memory_layers[0].n_kv_heads, 2);
     assert_int_equal(m->memory_layers[1].n_kv_heads, 4);
-    assert_int_equal(m->layers[0].ffn.up.weight.n_out, 64);
-    assert_int_equal(m->layers[1].ffn.up.weight.n_out, 96);
-    assert_int_equal(m->widths.ff, 96);
-    assert_int_equal(m->widths.k, 32);
+    assert_int_equal(layer_of(m, 0)->ffn.up.weight.n_out, 64);
+    assert_int_equal(layer_of(m, 1)->ffn.up.weight.n_out, 96);
+    assert_int_equal(m->scratch, 2 * 96);
+    assert_int_equal(layer_of(m, 1)->attention.n_kv_heads, 4);
     unload(m, &made);
 }
 
@@ -273,7 +280,7 @@ static void every_weight_type_of_the_kernels_loads(void **state)
         shape.weight_type = types[i];
         fixture made;
         model *m = load(&shape, &made);
-        assert_int_equal(m->layers[0].ffn.up.weight.type, types[i]);
+        assert_int_equal(layer_of(m, 0)->ffn.up.weight.type, types[i]);
         unload(m, &made);
     }
 }

@@ -221,9 +221,18 @@ static void tokens_that_share_a_position_make_one_run(void **state)
     cl_runs_free(&runs, &alloc);
 }
 
+static void nothing_is_erased_from_a_list_without_room(void **state)
+{
+    (void)state;
+    cl_runs runs = {NULL, 0, 0}; /* memmove of nothing from NULL is not defined */
+    cl_runs_erase(&runs, 0, 0);
+    assert_int_equal(runs.n, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_is_erased_from_a_list_without_room),
         cmocka_unit_test(appending_keeps_every_cell_and_joins_what_touches),
         cmocka_unit_test(find_is_the_first_run_that_ends_at_or_after_a_position),
         cmocka_unit_test(a_cut_and_a_join_leave_the_list_as_it_was),

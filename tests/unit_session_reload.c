@@ -99,10 +99,43 @@ static void a_memory_comes_back_from_its_file(void **state)
     assert_true(n_compared > n_memories);
 }
 
+/* A state does not tell where its sequence began; what may be moved and removed depends on it. */
+static void a_recurrent_sequence_knows_where_it_began(void **state)
+{
+    (void)state;
+    enum { BEGIN = 5, N = 4 };
+    small_memory small, twin;
+    parcel file = {0};
+    cellar_batch batch = cellar_batch_init();
+    const story nobody = {.seed = 0};
+    cellar_error error = {.message = ""};
+    small_init(&small, 64);
+    small_add_recurrent(&small);
+    small_open(&small);
+    batch.n_tokens = N;
+    batch.positions = (cellar_pos[N]){BEGIN, BEGIN + 1, BEGIN + 2, BEGIN + 3};
+    assert_int_equal(cellar_begin(small.memory, &batch, NULL), CELLAR_OK);
+    small_store(&small);
+    assert_int_equal(cellar_commit(small.memory, NULL), CELLAR_OK);
+    assert_int_equal(parcel_write(&file, small.memory, NULL, NULL), CELLAR_OK);
+
+    twin = small;
+    twin.config.layers = twin.layers;
+    small_open(&twin);
+    load(&nobody, twin.memory, &file, CELLAR_OK);
+    assert_int_equal(cellar_shift(twin.memory, 0, 0, -1, -BEGIN - 1, &error), CELLAR_REFUSED);
+    assert_int_equal(cellar_shift(twin.memory, 0, 0, -1, -BEGIN, &error), CELLAR_OK);
+    assert_int_equal(cellar_position_max(twin.memory, 0), N - 1);
+    parcel_free(&file);
+    small_close(&twin);
+    small_close(&small);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_memory_comes_back_from_its_file),
+        cmocka_unit_test(a_recurrent_sequence_knows_where_it_began),
     };
     if (argc > 1) first_seed = strtoull(argv[1], NULL, 10);
     if (argc > 1) n_memories = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : 1;

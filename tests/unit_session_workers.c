@@ -24,6 +24,13 @@
 enum { STEP = 128, TOKENS = 4300, WINDOW = 300, THREADS = 3 };
 
 static threads *pool;
+static uint32_t n_jobs; /* that were given to it */
+
+static void run_job(void *context, cellar_task task, void *argument)
+{
+    n_jobs++;
+    threads_run(context, task, argument);
+}
 
 static int start_threads(void **state)
 {
@@ -54,7 +61,7 @@ static void open_memory(drive *d, uint32_t n, cellar_type type, const cellar_row
     config.n_cells = 2 * TOKENS;
     config.n_ubatch = STEP;
     config.n_sequences = 2;
-    config.workers = (cellar_workers){n, threads_run, pool};
+    config.workers = (cellar_workers){n, run_job, pool};
     cellar_error error = {.message = ""};
     if (drive_open(d, &config, &error) != CELLAR_OK) fail_msg("%s", error.message);
 }
@@ -99,7 +106,9 @@ static void what_they_load_is_the_same(void **state)
             drive d;
             cellar_error error = {.message = ""};
             open_memory(&d, i == 0 ? 1 : THREADS, types[t], NULL);
+            n_jobs = 0;
             if (load(&d, &file, &error) != CELLAR_OK) fail_msg("%s", error.message);
+            assert_int_equal(n_jobs > 0, i > 0);
             assert_int_equal(cellar_check(d.memory, NULL), CELLAR_OK);
             assert_int_equal(parcel_write(&loaded[i], d.memory, NULL, NULL), CELLAR_OK);
             drive_close(&d);

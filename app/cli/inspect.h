@@ -89,4 +89,7 @@ bool inspect_is_utf8(gguf_string text);
  */
 void inspect_format_number(char out[40], const gguf_value *value, uint64_t i);
 
+/* 1054336 -> "1.01 MiB" */
+void inspect_format_size(char out[32], uint64_t bytes);
+
 #endif /* APP_INSPECT_H */

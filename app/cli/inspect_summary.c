@@ -153,3 +153,13 @@ void inspect_format_number(char out[40], const gguf_value *value, uint64_t i)
         (void)snprintf(out, 40, "%" PRId64, gguf_integer_at(value, i));
     }
 }
+
+void inspect_format_size(char out[32], uint64_t bytes)
+{
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    double amount = (double)bytes;
+    unsigned unit = 0;
+    for (; amount >= 1024 && unit < 6; unit++)
+        amount /= 1024;
+    (void)snprintf(out, 32, unit == 0 ? "%.0f %s" : "%.2f %s", amount, units[unit]);
+}

@@ -39,17 +39,6 @@ static uint32_t wider(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
-/* 1054336 -> "1.01 MiB" */
-static void format_size(char out[32], uint64_t bytes)
-{
-    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-    double amount = (double)bytes;
-    unsigned unit = 0;
-    for (; amount >= 1024 && unit < 6; unit++)
-        amount /= 1024;
-    (void)snprintf(out, 32, unit == 0 ? "%.0f %s" : "%.2f %s", amount, units[unit]);
-}
-
 /* 260032 -> "260.0 thousand"; what people call a 7B model reads "7.2 billion". */
 static void format_count(char out[32], uint64_t count)
 {
@@ -66,7 +55,7 @@ static void format_count(char out[32], uint64_t count)
 static void print_summary(const gguf_file *file, const inspect_summary *summary)
 {
     char size[32], count[32];
-    format_size(size, gguf_size(file));
+    inspect_format_size(size, gguf_size(file));
     format_count(count, summary->n_parameters);
     (void)inspect_put_text(stdout, text_of(summary->path), UINT32_MAX - 8);
     printf("\n  size          %s (%" PRIu64 " bytes)\n", size, gguf_size(file));
@@ -228,7 +217,7 @@ static void format_index(char out[16], int32_t index)
 static void print_total(const char *name, uint64_t bytes)
 {
     char size[32];
-    format_size(size, bytes);
+    inspect_format_size(size, bytes);
     printf("  %-15s  %16" PRIu64 "  %s\n", name, bytes, size);
 }
 

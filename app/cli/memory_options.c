@@ -39,7 +39,7 @@ static uint32_t default_threads(void)
 static cellar_status check_heads(const model *m, cellar_type type, bool is_k, cellar_error *error)
 {
     const uint32_t block = cellar_type_block(type);
-    for (uint32_t i = 0; i < m->n_layers; i++) {
+    for (uint32_t i = 0; i < m->n_memory_layers; i++) {
         const cellar_layer *layer = &m->memory_layers[i];
         const uint32_t size = is_k ? layer->k_size : layer->v_size;
         if (layer->kind != CELLAR_LAYER_ATTENTION || size % block == 0) {

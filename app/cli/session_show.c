@@ -35,18 +35,6 @@ const char *session_row_type(const cellar_config *config, bool is_k)
     return first == NULL ? "none" : cellar_type_name(is_k ? first->k_type : first->v_type);
 }
 
-/* 1054336 -> "1.01 MiB" */
-static void format_size(char out[32], uint64_t bytes)
-{
-    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-    double amount = (double)bytes;
-    unsigned unit = 0;
-    for (; amount >= 1024 && unit < 6; unit++) {
-        amount /= 1024;
-    }
-    (void)snprintf(out, 32, unit == 0 ? "%.0f %s" : "%.2f %s", amount, units[unit]);
-}
-
 static void put_bytes(const void *bytes, size_t n, uint32_t columns)
 {
     (void)inspect_put_text(stdout, (gguf_string){n > 0 ? bytes : "", n}, columns);
@@ -59,13 +47,22 @@ static void put_padded(const char *text, uint32_t columns)
     printf("%*s", (int)(columns - used), "");
 }
 
+static void put_named(const char *name, const cellar_note *note)
+{
+    printf("  ");
+    put_padded(name, 12);
+    printf("  ");
+    put_bytes(note->value, note->size, MAX_VALUE);
+    putchar('\n');
+}
+
 /* ---- one session ---------------------------------------------------------------------------- */
 
 static void print_size(const cellar_session_info *info)
 {
     char size[32], live[32];
-    format_size(size, info->bytes);
-    format_size(live, info->live_bytes);
+    inspect_format_size(size, info->bytes);
+    inspect_format_size(live, info->live_bytes);
     printf("  size          %s (%" PRIu64 " bytes)", size, info->bytes);
     if (info->is_journal) printf(", of which %s are needed", live);
     printf("\n  saved         %" PRIu64 " time%s%s\n", info->generation,
@@ -76,9 +73,7 @@ static void print_note(const char *label, const cellar_session *session, const c
 {
     cellar_note note;
     if (!conversation_find_note(session, name, &note)) return;
-    printf("  %-12s  ", label);
-    put_bytes(note.value, note.size, MAX_VALUE);
-    putchar('\n');
+    put_named(label, &note);
 }
 
 static cellar_status print_layers(const cellar_session *session, const cellar_session_info *info,
@@ -103,11 +98,7 @@ static cellar_status print_facts(const cellar_session *session, const cellar_ses
         cellar_note fact;
         cellar_status status = cellar_get_session_fact(session, i, &fact, error);
         if (status != CELLAR_OK) return status;
-        printf("  ");
-        put_padded(fact.name, 12);
-        printf("  ");
-        put_bytes(fact.value, fact.size, MAX_VALUE);
-        putchar('\n');
+        put_named(fact.name, &fact);
     }
     return CELLAR_OK;
 }
@@ -141,11 +132,7 @@ static cellar_status print_notes(const cellar_session *session, const cellar_ses
         cellar_note note;
         cellar_status status = cellar_get_session_note(session, i, &note, error);
         if (status != CELLAR_OK) return status;
-        printf("  ");
-        put_padded(note.name, 12);
-        printf("  ");
-        put_bytes(note.value, note.size, MAX_VALUE);
-        putchar('\n');
+        put_named(note.name, &note);
     }
     if (info->n_notes > MAX_ROWS) printf("  ...\n");
     return CELLAR_OK;
@@ -192,7 +179,7 @@ void session_folder_show(const session_folder *folder)
         if (localtime_r(&seconds, &when) != NULL) {
             (void)strftime(saved, sizeof saved, "%Y-%m-%d %H:%M", &when);
         }
-        format_size(size, row->bytes);
+        inspect_format_size(size, row->bytes);
         put_padded(row->name, width);
         if (row->problem != NULL) {
             printf("  %10s  %10s  %-16s  ", "-", size, saved);

@@ -1,9 +1,9 @@
 /*
- * block_norm.c: RMS norm of each token.
+ * block_norm.c: norms of rows: RMS and layer norm.
  *
- * The sum of squares is kept in double, in LANES partial sums added in a fixed order: nearly exact,
- * quick enough, and the same whatever else is computed beside it. Tokens are split over threads
- * when there are enough of them. Cannot fail; NaN and infinity in give NaN out.
+ * Sums are kept in double, in LANES partial sums added in a fixed order: nearly exact, quick enough,
+ * and the same whatever else is computed beside it. Rows are split over threads when there are
+ * enough of them. Cannot fail; NaN and infinity in give NaN out.
  */
 #include "engine/block.h"
 
@@ -15,45 +15,79 @@ typedef struct norm_job {
     const block_norm *norm;
     const float *x;
     float *out;
-    uint32_t n_tokens;
+    uint32_t n_rows;
 } norm_job;
 
-static double sum_of_squares(const float *x, uint32_t n)
+static double sum(const float *x, uint32_t n)
 {
-    double sum[LANES] = {0};
+    double lanes[LANES] = {0};
     uint32_t i = 0;
     for (; i + LANES <= n; i += LANES) {
         for (uint32_t lane = 0; lane < LANES; lane++) {
-            sum[lane] += (double)x[i + lane] * x[i + lane];
+            lanes[lane] += (double)x[i + lane];
         }
     }
     for (; i < n; i++) {
-        sum[0] += (double)x[i] * x[i];
+        lanes[0] += (double)x[i];
     }
-    return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    return (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
+}
+
+/* Of (x - from)^2. */
+static double sum_of_squares(const float *x, uint32_t n, double from)
+{
+    double lanes[LANES] = {0};
+    uint32_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        for (uint32_t lane = 0; lane < LANES; lane++) {
+            double distance = (double)x[i + lane] - from;
+            lanes[lane] += distance * distance;
+        }
+    }
+    for (; i < n; i++) {
+        lanes[0] += ((double)x[i] - from) * ((double)x[i] - from);
+    }
+    return (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
+}
+
+static void norm_row(const block_norm *norm, uint32_t group, const float *x, float *out)
+{
+    uint32_t width = norm->width;
+    double mean = norm->kind == BLOCK_NORM_LAYER ? sum(x, width) / width : 0;
+    double square = sum_of_squares(x, width, mean) / width;
+    float factor = (float)(1.0 / sqrt(square + (double)norm->epsilon)), offset = (float)mean;
+    for (uint32_t i = 0; i < width; i++) {
+        out[i] = (x[i] - offset) * factor;
+    }
+    if (norm->weight != NULL) {
+        const float *weight = norm->weight + (size_t)group * width;
+        for (uint32_t i = 0; i < width; i++) {
+            out[i] *= weight[i];
+        }
+    }
+    if (norm->bias != NULL) {
+        const float *bias = norm->bias + (size_t)group * width;
+        for (uint32_t i = 0; i < width; i++) {
+            out[i] += bias[i];
+        }
+    }
 }
 
 static void norm_part(void *argument, uint32_t part, uint32_t n_parts)
 {
     const norm_job *job = argument;
-    const block_norm *norm = job->norm;
-    uint32_t first = (uint32_t)((uint64_t)job->n_tokens * part / n_parts);
-    uint32_t last = (uint32_t)((uint64_t)job->n_tokens * (part + 1) / n_parts);
-    for (uint32_t t = first; t < last; t++) {
-        const float *x = job->x + (size_t)t * norm->width;
-        float *out = job->out + (size_t)t * norm->width;
-        double mean = sum_of_squares(x, norm->width) / norm->width;
-        float factor = (float)(1.0 / sqrt(mean + norm->epsilon));
-        for (uint32_t i = 0; i < norm->width; i++) {
-            out[i] = x[i] * factor * norm->weight[i];
-        }
+    uint32_t first = (uint32_t)((uint64_t)job->n_rows * part / n_parts);
+    uint32_t last = (uint32_t)((uint64_t)job->n_rows * (part + 1) / n_parts);
+    for (uint32_t row = first; row < last; row++) {
+        size_t at = (size_t)row * job->norm->width;
+        norm_row(job->norm, row % job->norm->n_groups, job->x + at, job->out + at);
     }
 }
 
 void block_norm_run(const block_norm *norm, const block_context *c, const float *x, float *out,
-                    uint32_t n_tokens)
+                    uint32_t n_rows)
 {
-    norm_job job = {.norm = norm, .x = x, .out = out, .n_tokens = n_tokens};
-    c->workers->work = (uint64_t)n_tokens * norm->width;
+    norm_job job = {.norm = norm, .x = x, .out = out, .n_rows = n_rows};
+    c->workers->work = (uint64_t)n_rows * norm->width;
     block_workers_run(c->workers, norm_part, &job);
 }

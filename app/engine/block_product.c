@@ -12,15 +12,13 @@
  */
 #include "engine/block.h"
 
-#include <math.h>
-
 #define ROWS_TOGETHER 16u /* one cache line of y */
 
 typedef struct multiply_job {
     const block_context *c;
     const block_product *products;
     uint32_t n, n_tokens;
-    bool is_gated; /* products[0] is the gate of products[1] */
+    block_activation_function activation; /* of products[0]; NULL: none */
 } multiply_job;
 
 static uint32_t stretch_start(uint32_t n_out, uint32_t part, uint32_t n_parts)
@@ -52,16 +50,19 @@ static void add_to_rows(const block_product *p, uint32_t first, uint32_t last, u
     }
 }
 
-/* gate = silu(gate) * up, with silu(z) = z / (1 + exp(-z)). */
-static void gate_rows(const block_product *gate, const block_product *up, uint32_t first,
-                      uint32_t last, uint32_t n_tokens)
+/* y of the first product = activation(y), times y of the second if there is one. */
+static void activate_rows(const multiply_job *job, uint32_t first, uint32_t last)
 {
+    const block_product *gate = &job->products[0];
     size_t stride = gate->linear->weight.n_out;
-    for (uint32_t t = 0; t < n_tokens; t++) {
+    for (uint32_t t = 0; t < job->n_tokens; t++) {
         float *g = gate->y + t * stride;
-        const float *u = up->y + t * stride;
-        for (uint32_t i = first; i < last; i++) {
-            g[i] = g[i] / (1.0f + expf(-g[i])) * u[i];
+        job->activation(g + first, last - first);
+        if (job->n == 2) {
+            const float *u = job->products[1].y + t * stride;
+            for (uint32_t i = first; i < last; i++) {
+                g[i] *= u[i];
+            }
         }
     }
 }
@@ -80,8 +81,8 @@ static void multiply_part(void *argument, uint32_t part, uint32_t n_parts)
         job->c->table->weight[w->type].matmul(w->data, w->row_bytes, w->n_in, first, last, p->x,
                                               w->n_in, job->n_tokens, p->y, w->n_out);
         add_to_rows(p, first, last, job->n_tokens);
-        if (job->is_gated && i == 1) {
-            gate_rows(&job->products[0], p, first, last, job->n_tokens);
+        if (job->activation != NULL && i == job->n - 1) {
+            activate_rows(job, first, last);
         }
     }
 }
@@ -104,10 +105,13 @@ void block_multiply(const block_context *c, const block_product *products, uint3
     run(&job);
 }
 
-void block_multiply_gated(const block_context *c, const block_product *gate_and_up,
-                          uint32_t n_tokens)
+void block_multiply_activated(const block_context *c, const block_product *products, uint32_t n,
+                              block_activation activation, uint32_t n_tokens)
 {
-    multiply_job job = {
-        .c = c, .products = gate_and_up, .n = 2, .n_tokens = n_tokens, .is_gated = true};
+    multiply_job job = {.c = c,
+                        .products = products,
+                        .n = n,
+                        .n_tokens = n_tokens,
+                        .activation = c->activations[activation]};
     run(&job);
 }

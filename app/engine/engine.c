@@ -3,7 +3,7 @@
  *
  * The buffers of a block_context lie in one block, each at the start of a cache line:
  *
- *     x | h | q | k | v | attended | gate | up | wanted        [n_ubatch][its width] each
+ *     x | h | added | scratch | tokens | wanted        [n_ubatch][its width] each
  *
  * Logits: the rows of x that are wanted are gathered into h, normed there and multiplied by
  * the output matrix straight into the caller's rows. A micro-batch may hold the batch's tokens in any
@@ -15,13 +15,14 @@
 #include "engine/engine.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "report.h"
 
 #define LINE 64u /* bytes of a cache line */
-#define N_BUFFERS 9u
+#define N_BUFFERS 6u
 
 /* A token of a micro-batch whose logits are wanted. */
 typedef struct wanted_token {
@@ -38,7 +39,8 @@ struct engine {
     cellar_memory *memory;
     uint32_t n_cells, n_ubatch;
     block_context context;
-    wanted_token *wanted; /* [n_ubatch], in the buffers too */
+    cellar_token *tokens; /* [n_ubatch] of a micro-batch; in the buffers too, like the next */
+    wanted_token *wanted; /* [n_ubatch] */
     void *buffers;        /* [buffer_bytes] */
     size_t buffer_bytes;
 };
@@ -63,10 +65,10 @@ engine_options engine_defaults(void)
 }
 
 /* Add room for [n_ubatch][width] numbers, whole cache lines; false: too large. */
-static bool add_buffer(size_t *total, uint32_t n_ubatch, uint32_t width)
+static bool add_buffer(size_t *total, uint32_t n_ubatch, uint64_t width)
 {
     size_t bytes;
-    return !__builtin_mul_overflow((size_t)n_ubatch, (size_t)width * sizeof(float), &bytes) &&
+    return !__builtin_mul_overflow((size_t)n_ubatch, width * sizeof(float), &bytes) &&
            !__builtin_add_overflow(bytes, LINE - 1, &bytes) &&
            !__builtin_add_overflow(bytes / LINE * LINE, *total, total);
 }
@@ -74,11 +76,10 @@ static bool add_buffer(size_t *total, uint32_t n_ubatch, uint32_t width)
 static cellar_status make_buffers(engine *e, cellar_error *error)
 {
     block_context *c = &e->context;
-    const block_widths *w = &e->model->widths;
-    const uint32_t widths[N_BUFFERS] = {w->embd,  w->embd, w->q,  w->k,        w->v,
-                                        w->heads, w->ff,   w->ff, WANTED_WIDTH};
-    float *wanted, **buffers[N_BUFFERS] = {&c->x,        &c->h,    &c->q,  &c->k,  &c->v,
-                                           &c->attended, &c->gate, &c->up, &wanted};
+    uint64_t embd = e->model->n_embd;
+    const uint64_t widths[N_BUFFERS] = {embd, embd, embd, e->model->scratch, 1, WANTED_WIDTH};
+    float *tokens, *wanted;
+    float **buffers[N_BUFFERS] = {&c->x, &c->h, &c->added, &c->scratch, &tokens, &wanted};
     size_t starts[N_BUFFERS];
     bool fits = true;
     e->buffer_bytes = 0;
@@ -94,6 +95,7 @@ static cellar_status make_buffers(engine *e, cellar_error *error)
     for (uint32_t i = 0; i < N_BUFFERS; i++) {
         *buffers[i] = (float *)e->buffers + starts[i] / sizeof(float);
     }
+    e->tokens = (cellar_token *)(void *)tokens;
     e->wanted = (wanted_token *)(void *)wanted;
     return CELLAR_OK;
 }
@@ -113,23 +115,30 @@ typedef struct memory_description {
 static cellar_status describe_memory(const model *m, const engine_options *options,
                                      memory_description *out, cellar_error *error)
 {
-    out->layers = malloc(m->n_layers * sizeof *out->layers);
+    uint32_t n_layers = m->n_memory_layers;
+    out->layers = malloc(n_layers * sizeof *out->layers);
     if (out->layers == NULL) {
-        return report(error, CELLAR_NO_MEMORY, -1, "no memory for %" PRIu32 " layers", m->n_layers);
+        return report(error, CELLAR_NO_MEMORY, -1, "no memory for %" PRIu32 " layers", n_layers);
     }
-    for (uint32_t i = 0; i < m->n_layers; i++) {
+    for (uint32_t i = 0; i < n_layers; i++) {
         out->layers[i] = m->memory_layers[i];
         out->layers[i].k_type = options->k_type;
         out->layers[i].v_type = options->v_type;
     }
     out->config = cellar_config_init();
-    out->config.n_layers = m->n_layers;
+    out->config.n_layers = n_layers;
     out->config.layers = out->layers;
     out->config.n_cells = options->n_cells;
     out->config.n_pools = options->n_pools;
     out->config.split = options->split;
     out->config.n_ubatch = usable_ubatch(options);
     out->config.cpu_mask = options->cpu_mask;
+    out->config.n_sequences = options->n_sequences > 0 ? options->n_sequences : options->n_pools;
+    out->config.is_window_full = options->is_window_full;
+    out->config.rollback_bytes = options->rollback_bytes;
+    out->config.checkpoint_bytes = options->checkpoint_bytes;
+    out->config.checkpoint_interval = options->checkpoint_interval;
+    out->config.budget_bytes = options->budget_bytes;
     out->config.workers.n = options->n_threads;
     out->config.workers.run = block_workers_run;
     return CELLAR_OK;
@@ -206,6 +215,10 @@ cellar_status engine_create(const model *m, const engine_options *options, engin
         return status;
     }
     e->context.table = &e->table;
+    e->context.activations = options->activations != NULL ? options->activations
+                                                          : block_activations;
+    e->context.n_embd = m->n_embd;
+    e->context.tokens = e->tokens;
     e->context.workers = &e->workers;
     e->context.memory = e->memory;
     *out = e;
@@ -287,13 +300,24 @@ static cellar_status check_request(const engine *e, const cellar_batch *batch,
     return CELLAR_OK;
 }
 
+/* The residual stream as it enters the first layer. */
 static void embed(const engine *e, const cellar_batch *batch, const cellar_ubatch *ubatch)
 {
-    const block_weight *w = &e->model->embedding;
+    const model *m = e->model;
+    const block_weight *w = &m->embedding;
     for (uint32_t t = 0; t < ubatch->n_tokens; t++) {
-        size_t row = (size_t)batch->tokens[ubatch->indices[t]];
+        e->tokens[t] = batch->tokens[ubatch->indices[t]];
+        size_t row = (size_t)e->tokens[t];
         const unsigned char *data = (const unsigned char *)w->data + row * w->row_bytes;
-        e->table.weight[w->type].decode(e->context.x + (size_t)t * w->n_in, data, w->n_in);
+        float *x = e->context.x + (size_t)t * w->n_in;
+        e->table.weight[w->type].decode(x, data, w->n_in);
+        for (uint32_t i = 0; m->embedding_scale != 1 && i < w->n_in; i++) {
+            x[i] *= m->embedding_scale;
+        }
+    }
+    if (m->embedding_norm.width > 0) {
+        block_norm_run(&m->embedding_norm, &e->context, e->context.x, e->context.x,
+                       ubatch->n_tokens);
     }
 }
 
@@ -342,6 +366,17 @@ static uint32_t list_wanted(const engine *e, const cellar_ubatch *ubatch,
     return n;
 }
 
+/* What the model does to logits after its last matrix. */
+static void finish_logits(const model *m, float *logits, size_t n)
+{
+    for (size_t i = 0; m->logit_scale != 1 && i < n; i++) {
+        logits[i] *= m->logit_scale;
+    }
+    for (size_t i = 0; m->logit_softcap > 0 && i < n; i++) {
+        logits[i] = m->logit_softcap * tanhf(logits[i] / m->logit_softcap);
+    }
+}
+
 /* Write the logits that are wanted of this micro-batch. */
 static void write_logits(const engine *e, const cellar_ubatch *ubatch,
                          const logits_request *request)
@@ -366,6 +401,7 @@ static void write_logits(const engine *e, const cellar_ubatch *ubatch,
                                        .y = request->rows +
                                             (size_t)wanted[first].row * e->model->n_vocab};
         block_multiply(c, &product, 1, end - first);
+        finish_logits(e->model, product.y, (size_t)(end - first) * e->model->n_vocab);
     }
 }
 
@@ -392,6 +428,7 @@ static cellar_status compute(engine *e, const cellar_batch *batch, const logits_
             return status;
         }
         e->context.ubatch = i;
+        e->context.place = ubatch;
         e->context.n_tokens = ubatch.n_tokens;
         e->context.n_keys = count_keys(&ubatch);
         embed(e, batch, &ubatch);

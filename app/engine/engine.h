@@ -30,9 +30,19 @@ typedef struct engine_options {
     cellar_split split; /* of batches into micro-batches; default CELLAR_SPLIT_AUTO */
     uint32_t n_threads; /* 1..512; default 1 */
     cellar_type k_type, v_type; /* of stored rows; default CELLAR_F16 */
-    uint32_t cpu_mask;          /* CELLAR_CPU_*; default CELLAR_CPU_ALL */
+
+    /* As in cellar_config, with its defaults. */
+    uint32_t n_sequences; /* 0: as many as pools */
+    bool is_window_full;
+    uint64_t rollback_bytes, checkpoint_bytes;
+    uint32_t checkpoint_interval;
+    uint64_t budget_bytes;
+
+    uint32_t cpu_mask; /* CELLAR_CPU_*; default CELLAR_CPU_ALL */
     /* products to compute with, copied; NULL (default): the best that cpu_mask allows */
     const cl_matmul_table *table;
+    /* functions of feed-forward blocks; NULL (default): block_activations */
+    const block_activation_function *activations;
 } engine_options;
 
 typedef struct engine engine;

@@ -18,14 +18,15 @@
 
 #define MAX_VOCABULARY INT32_MAX /* token ids are int32 */
 
-static const model_architecture *const architectures[] = {
-    &model_architecture_llama,
-};
-static const char architecture_names[] = "llama"; /* of the table, for people */
+#define ARCHITECTURE(id, name) &model_architecture_##id,
+static const model_architecture *const architectures[] = {MODEL_ARCHITECTURES(ARCHITECTURE)};
+
+#define ARCHITECTURE_NAME(id, name) ", " name
+static const char architecture_names[] = MODEL_ARCHITECTURES(ARCHITECTURE_NAME); /* for people */
 
 const char *model_architectures(void)
 {
-    return architecture_names;
+    return architecture_names + 2;
 }
 
 static cellar_status find_architecture(const gguf_file *file, const model_architecture **out,
@@ -48,7 +49,7 @@ static cellar_status find_architecture(const gguf_file *file, const model_archit
         }
     }
     return report(error, CELLAR_UNSUPPORTED, (int64_t)gguf_find_value(file, key)->offset,
-                  "%s: expected one of %s, found %.*s", key, architecture_names,
+                  "%s: expected one of %s, found %.*s", key, model_architectures(),
                   (int)(name.length < 60 ? name.length : 60), name.data);
 }
 
@@ -113,15 +114,7 @@ static cellar_status read_common(model *m, cellar_error *error)
         (status = check_special(m, "tokenizer.ggml.eos_token_id", error))) {
         return status;
     }
-    m->widths.embd = m->n_embd;
-    m->layers = model_allocate(m, m->n_layers, sizeof *m->layers, error);
-    m->memory_layers = model_allocate(m, m->n_layers, sizeof *m->memory_layers, error);
-    if (m->layers == NULL || m->memory_layers == NULL) {
-        return CELLAR_NO_MEMORY;
-    }
-    for (uint32_t i = 0; i < m->n_layers; i++) {
-        m->memory_layers[i] = cellar_layer_init();
-    }
+    m->embedding_scale = m->logit_scale = 1;
     return CELLAR_OK;
 }
 

@@ -3,8 +3,9 @@
  *
  * model_load reads the metadata, checks every number against its bounds and every tensor against
  * the shape that follows from them, and fills the structs of block.h. The architecture is a row in
- * a table (model.c): a GGUF name, a function that loads, and one that runs the layers; a new one is
- * a file arch_<name>.c with those two functions and a line in the table.
+ * a table (model_arch.h): a GGUF name, a function that loads, and one that runs the layers; a new
+ * one is a file arch_<name>.c with those two functions and a line in the table. Most are variants
+ * of the transformer (transformer.h) and only fill in its parts.
  *
  * A model is read-only after loading: any number of engines and threads may use one. Matrices stay
  * in the file's mapping, which gguf.h aligns; vectors are kept as f32.
@@ -39,29 +40,33 @@ typedef struct model_architecture {
     cellar_status (*run_layers)(const model *m, const block_context *c, cellar_error *error);
 } model_architecture;
 
-/* One layer: attention and feed-forward, each after a norm. */
-typedef struct model_layer {
-    block_norm attention_norm, ffn_norm;
-    block_attention attention;
-    block_ffn ffn;
-} model_layer;
-
 struct model {
     const gguf_file *file; /* outlives the model */
     const model_architecture *architecture;
     uint32_t n_vocab;   /* >= 2 */
     uint32_t n_embd;    /* width of the residual stream */
-    uint32_t n_layers;  /* 1..MODEL_MAX_LAYERS */
+    uint32_t n_layers;  /* 1..MODEL_MAX_LAYERS; the architecture's loader may change it */
     uint32_t n_context; /* tokens it was trained to read at once, >= 1 */
 
+    /* x = embedding_norm(embedding_scale * row of the token) */
     block_weight embedding; /* [n_vocab][n_embd] */
-    model_layer *layers;    /* [n_layers] */
-    /* [n_layers] what the memory must know of each; types are the engine's to choose */
-    cellar_layer *memory_layers;
+    float embedding_scale;  /* 1 unless the architecture says otherwise */
+    block_norm embedding_norm;
+
+    void *layers; /* [n_layers] of the architecture's own type */
+    void *parts;  /* whatever else the architecture keeps; NULL */
+
+    /* What the memory must know; types are the engine's to choose. A layer may need none, or two. */
+    cellar_layer *memory_layers; /* [n_memory_layers], room for 2 * MODEL_MAX_LAYERS */
+    uint32_t n_memory_layers;
+
+    /* logits = softcap(logit_scale * output * output_norm(x)) */
     block_norm output_norm;
     block_linear output; /* [n_vocab][n_embd]; the embedding's matrix when tied */
+    float logit_scale;   /* 1 unless the architecture says otherwise */
+    float logit_softcap; /* > 0: softcap * tanh(logit / softcap); 0: none */
 
-    block_widths widths; /* maxima over the layers */
+    uint64_t scratch; /* numbers for each token that the largest block needs */
 
     struct model_copy *copies; /* list of everything the model allocated */
     uint64_t copied_bytes;     /* in it */

@@ -63,7 +63,17 @@ bool model_has_tensor(const model *m, const char *name);
 cellar_status model_read_weight(model *m, const char *name, uint32_t n_in, uint32_t n_out,
                                 block_weight *out, cellar_error *error);
 
-/* Vector `name` of n numbers (F32, F16 or BF16) as f32. */
+/*
+ * Matrix `name` as n_matrices of them, each of n_out rows of n_in numbers: out->n_out is that of one,
+ * and one begins n_out * row_bytes after another.
+ */
+cellar_status model_read_weights(model *m, const char *name, uint32_t n_in, uint32_t n_out,
+                                 uint32_t n_matrices, block_weight *out, cellar_error *error);
+
+/*
+ * `name`, n numbers (F32, F16 or BF16) in any shape, as f32: dimensions other than the first only say
+ * how they are grouped.
+ */
 cellar_status model_read_vector(model *m, const char *name, uint32_t n, const float **out,
                                 cellar_error *error);
 
@@ -71,9 +81,10 @@ cellar_status model_read_vector(model *m, const char *name, uint32_t n, const fl
 cellar_status model_read_linear(model *m, const char *prefix, uint32_t n_in, uint32_t n_out,
                                 block_linear *out, cellar_error *error);
 
-/* RMS norm weights "<prefix>.weight" [width]. */
-cellar_status model_read_norm(model *m, const char *prefix, uint32_t width, double epsilon,
-                              block_norm *out, cellar_error *error);
+/* A norm: "<prefix>.weight" [n_groups][width], and "<prefix>.bias" if the file has it. */
+cellar_status model_read_norm(model *m, const char *prefix, block_norm_kind kind, uint32_t width,
+                              uint32_t n_groups, double epsilon, block_norm *out,
+                              cellar_error *error);
 
 /* ---- memory --------------------------------------------------------------------------------- */
 

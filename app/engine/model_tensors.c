@@ -69,26 +69,47 @@ static void print_shape(char *to, size_t size, const uint64_t *dims, uint32_t n_
     }
 }
 
-/* Find a tensor of exactly this shape; n_rows 0: a vector. */
-static cellar_status find_tensor(model *m, const char *name, uint32_t n_in, uint32_t n_rows,
-                                 const gguf_tensor **out, cellar_error *error)
+static cellar_status refuse_shape(const gguf_tensor *tensor, const char *name, const uint64_t *dims,
+                                  uint32_t n_dims, cellar_error *error)
 {
-    const uint64_t dims[2] = {n_in, n_rows};
-    const uint32_t n_dims = n_rows == 0 ? 1 : 2;
-    char expected[64], found[112];
+    char expected[112], found[112];
     print_shape(expected, sizeof expected, dims, n_dims);
-    const gguf_tensor *tensor = gguf_find_tensor(m->file, name);
     if (tensor == NULL) {
         return report(error, CELLAR_CORRUPT, -1,
                       "tensor %s: expected shape %s, found no such tensor", name, expected);
     }
-    /* A trailing dimension of 1 is no difference: some writers drop it, some add it. */
-    bool is_right = tensor->dims[0] == n_in && tensor->dims[2] == 1 && tensor->dims[3] == 1 &&
-                    tensor->dims[1] == (n_rows == 0 ? 1 : n_rows);
-    if (!is_right) {
-        print_shape(found, sizeof found, tensor->dims, tensor->n_dims);
-        return report(error, CELLAR_CORRUPT, (int64_t)tensor->offset,
-                      "tensor %s: expected shape %s, found %s", name, expected, found);
+    print_shape(found, sizeof found, tensor->dims, tensor->n_dims);
+    return report(error, CELLAR_CORRUPT, (int64_t)tensor->offset,
+                  "tensor %s: expected shape %s, found %s", name, expected, found);
+}
+
+/*
+ * Find a tensor of exactly this shape. A trailing dimension of 1 is no difference: some writers drop
+ * it, some add it.
+ */
+static cellar_status find_matrices(model *m, const char *name, const uint64_t dims[3],
+                                   const gguf_tensor **out, cellar_error *error)
+{
+    const gguf_tensor *tensor = gguf_find_tensor(m->file, name);
+    if (tensor == NULL || tensor->dims[0] != dims[0] || tensor->dims[1] != dims[1] ||
+        tensor->dims[2] != dims[2] || tensor->dims[3] != 1) {
+        return refuse_shape(tensor, name, dims, dims[2] > 1 ? 3 : 2, error);
+    }
+    *out = tensor;
+    return model_names_add(m->taken, tensor, error);
+}
+
+/* Find a tensor of n numbers, in rows of any length. */
+static cellar_status find_numbers(model *m, const char *name, uint64_t n, const gguf_tensor **out,
+                                  cellar_error *error)
+{
+    const gguf_tensor *tensor = gguf_find_tensor(m->file, name);
+    uint64_t found = 1;
+    for (uint32_t i = 0; tensor != NULL && i < 4; i++) {
+        found = __builtin_mul_overflow(found, tensor->dims[i], &found) ? UINT64_MAX : found;
+    }
+    if (tensor == NULL || found != n) {
+        return refuse_shape(tensor, name, &n, 1, error);
     }
     *out = tensor;
     return model_names_add(m->taken, tensor, error);
@@ -113,11 +134,12 @@ static const cl_weight *weight_type(const cl_matmul_table *table, const gguf_ten
     return &table->weight[tensor->type];
 }
 
-cellar_status model_read_weight(model *m, const char *name, uint32_t n_in, uint32_t n_out,
-                                block_weight *out, cellar_error *error)
+cellar_status model_read_weights(model *m, const char *name, uint32_t n_in, uint32_t n_out,
+                                 uint32_t n_matrices, block_weight *out, cellar_error *error)
 {
-    const gguf_tensor *tensor;
-    cellar_status status = find_tensor(m, name, n_in, n_out, &tensor, error);
+    const uint64_t dims[3] = {n_in, n_out, n_matrices};
+    const gguf_tensor *tensor = NULL;
+    cellar_status status = find_matrices(m, name, dims, &tensor, error);
     if (status != CELLAR_OK) {
         return status;
     }
@@ -129,7 +151,8 @@ cellar_status model_read_weight(model *m, const char *name, uint32_t n_in, uint3
         return refuse_type(tensor, name, "F32, F16, BF16, Q8_0, Q4_0 to Q6_K, IQ4 or MXFP4", error);
     }
     size_t row_bytes = (size_t)(n_in / type->block) * type->block_bytes;
-    if (n_in % type->block != 0 || tensor->n_bytes != (uint64_t)row_bytes * n_out) {
+    if (n_in % type->block != 0 ||
+        tensor->n_bytes != (uint64_t)row_bytes * ((uint64_t)n_out * n_matrices)) {
         return report(error, CELLAR_CORRUPT, (int64_t)tensor->offset,
                       "tensor %s: expected rows of whole blocks of %" PRIu32
                       " numbers, found %" PRIu32 " numbers",
@@ -143,11 +166,17 @@ cellar_status model_read_weight(model *m, const char *name, uint32_t n_in, uint3
     return CELLAR_OK;
 }
 
+cellar_status model_read_weight(model *m, const char *name, uint32_t n_in, uint32_t n_out,
+                                block_weight *out, cellar_error *error)
+{
+    return model_read_weights(m, name, n_in, n_out, 1, out, error);
+}
+
 cellar_status model_read_vector(model *m, const char *name, uint32_t n, const float **out,
                                 cellar_error *error)
 {
-    const gguf_tensor *tensor;
-    cellar_status status = find_tensor(m, name, n, 0, &tensor, error);
+    const gguf_tensor *tensor = NULL;
+    cellar_status status = find_numbers(m, name, n, &tensor, error);
     if (status != CELLAR_OK) {
         return status;
     }
@@ -181,11 +210,22 @@ cellar_status model_read_linear(model *m, const char *prefix, uint32_t n_in, uin
     return model_read_vector(m, name, n_out, &out->bias, error);
 }
 
-cellar_status model_read_norm(model *m, const char *prefix, uint32_t width, double epsilon,
-                              block_norm *out, cellar_error *error)
+cellar_status model_read_norm(model *m, const char *prefix, block_norm_kind kind, uint32_t width,
+                              uint32_t n_groups, double epsilon, block_norm *out,
+                              cellar_error *error)
 {
     char name[MODEL_KEY_SIZE];
+    uint64_t n = (uint64_t)width * n_groups;
     snprintf(name, sizeof name, "%s.weight", prefix);
-    *out = (block_norm){.width = width, .epsilon = (float)epsilon};
-    return model_read_vector(m, name, width, &out->weight, error);
+    *out =
+        (block_norm){.kind = kind, .width = width, .n_groups = n_groups, .epsilon = (float)epsilon};
+    if (n > UINT32_MAX) {
+        return refuse_shape(NULL, name, &n, 1, error);
+    }
+    cellar_status status = model_read_vector(m, name, (uint32_t)n, &out->weight, error);
+    snprintf(name, sizeof name, "%s.bias", prefix);
+    if (status != CELLAR_OK || !model_has_tensor(m, name)) {
+        return status;
+    }
+    return model_read_vector(m, name, (uint32_t)n, &out->bias, error);
 }

@@ -1,17 +1,18 @@
 /*
- * weights.h: how numbers are packed in quantised weights that are decoded a tile at a time.
+ * packed.h: how numbers are packed in blocks of small integers, and unpacked one after the other.
  *
- * All types keep small integers (quants) with scales: in blocks of 32 numbers with one scale, or in
- * blocks of 256 ("K" types and IQ4_XS) whose parts of 16 or 32 numbers have scales of their own, which
- * are small integers again. The layouts are those of GGUF files; docs/kernels.md draws them.
+ * All types keep small integers (quants) with scales: in blocks of 32 numbers with one scale, as stored
+ * rows and weights have them, or in blocks of 256 ("K" types and IQ4_XS) whose parts of 16 or 32 numbers
+ * have scales of their own, which are small integers again. The layouts are those of GGUF files;
+ * docs/kernels.md draws them.
  *
- * Decoding is exact but for these roundings, the same in every version because the compiler may not
+ * Unpacking is exact but for these roundings, the same in every version because the compiler may not
  * fuse or reorder: the product of a block's scale and a part's, its product with the quant, and the sum
  * with the offset. Functions are inline so that each instruction set compiles them for itself. All
- * bytes are allowed. n is a multiple of the type's block. Include after half.h.
+ * bytes are allowed. n is a multiple of the type's block.
  */
-#ifndef CL_WEIGHTS_H
-#define CL_WEIGHTS_H
+#ifndef CL_PACKED_H
+#define CL_PACKED_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -22,20 +23,30 @@
 
 enum { K_QUANTS = 256 }; /* numbers in a block of a K type */
 
-static inline uint16_t weights_u16(const unsigned char *at)
+static inline uint16_t packed_u16(const unsigned char *at)
 {
     return (uint16_t)(at[0] | at[1] << 8);
 }
 
-static inline float weights_half(const unsigned char *at)
+static inline float packed_half(const unsigned char *at)
 {
-    return float_from_bits(float_bits_from_half(weights_u16(at)));
+    return float_from_bits(float_bits_from_half(packed_u16(at)));
 }
 
 /* ---- blocks of 32 ---------------------------------------------------------------------------- */
 
-/* Sixteen bytes of two quants each: to = scale * quant + offset, low halves first. */
-static inline void weights_four_bits(float *to, const unsigned char *bytes, float scale, int zero)
+static inline void packed_decode_q8_0(float *to, const void *row, size_t n)
+{
+    const unsigned char *block = row;
+    for (size_t i = 0; i < n; i += QUANTS, block += 34) {
+        const float scale = packed_half(block);
+        for (size_t l = 0; l < QUANTS; l++)
+            to[i + l] = scale * (float)(int8_t)block[2 + l];
+    }
+}
+
+/* Sixteen bytes of two quants each: to = scale * (quant - zero), low halves first. */
+static inline void packed_four_bits(float *to, const unsigned char *bytes, float scale, int zero)
 {
     for (size_t i = 0; i < QUANT_HALF; i++) {
         to[i] = scale * (float)((bytes[i] & 15) - zero);
@@ -43,29 +54,29 @@ static inline void weights_four_bits(float *to, const unsigned char *bytes, floa
     }
 }
 
-static inline void weights_decode_q4_0(float *to, const void *row, size_t n)
+static inline void packed_decode_q4_0(float *to, const void *row, size_t n)
 {
     const unsigned char *block = row;
     for (size_t i = 0; i < n; i += QUANTS, block += 18)
-        weights_four_bits(to + i, block + 2, weights_half(block), 8);
+        packed_four_bits(to + i, block + 2, packed_half(block), 8);
 }
 
-static inline void weights_decode_q4_1(float *to, const void *row, size_t n)
+static inline void packed_decode_q4_1(float *to, const void *row, size_t n)
 {
     const unsigned char *block = row;
     for (size_t i = 0; i < n; i += QUANTS, block += 20) {
-        const float offset = weights_half(block + 2);
-        weights_four_bits(to + i, block + 4, weights_half(block), 0);
+        const float offset = packed_half(block + 2);
+        packed_four_bits(to + i, block + 4, packed_half(block), 0);
         for (size_t l = 0; l < QUANTS; l++)
             to[i + l] += offset;
     }
 }
 
 /* The same with a fifth bit for each quant, in a word of its own. */
-static inline void weights_five_bits(float *to, const unsigned char *fifth,
-                                     const unsigned char *bytes, float scale, int zero)
+static inline void packed_five_bits(float *to, const unsigned char *fifth,
+                                    const unsigned char *bytes, float scale, int zero)
 {
-    const uint32_t word = (uint32_t)weights_u16(fifth) | (uint32_t)weights_u16(fifth + 2) << 16;
+    const uint32_t word = (uint32_t)packed_u16(fifth) | (uint32_t)packed_u16(fifth + 2) << 16;
     for (size_t i = 0; i < QUANT_HALF; i++) {
         const int low = (int)(word >> i & 1) << 4, high = (int)(word >> (i + QUANT_HALF) & 1) << 4;
         to[i] = scale * (float)(((bytes[i] & 15) | low) - zero);
@@ -73,39 +84,38 @@ static inline void weights_five_bits(float *to, const unsigned char *fifth,
     }
 }
 
-static inline void weights_decode_q5_0(float *to, const void *row, size_t n)
+static inline void packed_decode_q5_0(float *to, const void *row, size_t n)
 {
     const unsigned char *block = row;
     for (size_t i = 0; i < n; i += QUANTS, block += 22)
-        weights_five_bits(to + i, block + 2, block + 6, weights_half(block), 16);
+        packed_five_bits(to + i, block + 2, block + 6, packed_half(block), 16);
 }
 
-static inline void weights_decode_q5_1(float *to, const void *row, size_t n)
+static inline void packed_decode_q5_1(float *to, const void *row, size_t n)
 {
     const unsigned char *block = row;
     for (size_t i = 0; i < n; i += QUANTS, block += 24) {
-        const float offset = weights_half(block + 2);
-        weights_five_bits(to + i, block + 4, block + 8, weights_half(block), 0);
+        const float offset = packed_half(block + 2);
+        packed_five_bits(to + i, block + 4, block + 8, packed_half(block), 0);
         for (size_t l = 0; l < QUANTS; l++)
             to[i + l] += offset;
     }
 }
 
-/* Sixteen bytes of two indices into levels each. */
-static inline void weights_levels(float *to, const unsigned char *bytes, const int8_t *levels,
-                                  float scale)
+/* Sixteen bytes of two indices into the levels of IQ4_NL each. */
+static inline void packed_levels(float *to, const unsigned char *bytes, float scale)
 {
     for (size_t i = 0; i < QUANT_HALF; i++) {
-        to[i] = scale * (float)levels[bytes[i] & 15];
-        to[i + QUANT_HALF] = scale * (float)levels[bytes[i] >> 4];
+        to[i] = scale * (float)nonlinear_levels[bytes[i] & 15];
+        to[i + QUANT_HALF] = scale * (float)nonlinear_levels[bytes[i] >> 4];
     }
 }
 
-static inline void weights_decode_iq4_nl(float *to, const void *row, size_t n)
+static inline void packed_decode_iq4_nl(float *to, const void *row, size_t n)
 {
     const unsigned char *block = row;
     for (size_t i = 0; i < n; i += QUANTS, block += 18)
-        weights_levels(to + i, block + 2, nonlinear_levels, weights_half(block));
+        packed_levels(to + i, block + 2, packed_half(block));
 }
 
 /* Twice the values of a 4-bit float of 2 exponent bits and 1 mantissa bit (E2M1); there is a -0. */
@@ -113,17 +123,17 @@ static const float mxfp4_levels[16] = {0.0f,  1.0f,  2.0f,  3.0f,  4.0f,  6.0f, 
                                        -0.0f, -1.0f, -2.0f, -3.0f, -4.0f, -6.0f, -8.0f, -12.0f};
 
 /* Half of 2^(exponent - 127): an E8M0 scale; denormal where it has to be. */
-static inline float weights_exponent(unsigned char exponent)
+static inline float packed_exponent(unsigned char exponent)
 {
     return exponent < 2 ? float_from_bits(0x00200000u << exponent)
                         : float_from_bits((uint32_t)(exponent - 1) << 23);
 }
 
-static inline void weights_decode_mxfp4(float *to, const void *row, size_t n)
+static inline void packed_decode_mxfp4(float *to, const void *row, size_t n)
 {
     const unsigned char *block = row;
     for (size_t i = 0; i < n; i += QUANTS, block += 17) {
-        const float scale = weights_exponent(block[0]);
+        const float scale = packed_exponent(block[0]);
         for (size_t l = 0; l < QUANT_HALF; l++) {
             to[i + l] = scale * mxfp4_levels[block[1 + l] & 15];
             to[i + l + QUANT_HALF] = scale * mxfp4_levels[block[1 + l] >> 4];
@@ -138,11 +148,11 @@ static inline void weights_decode_mxfp4(float *to, const void *row, size_t n)
  * four quants each, then the block's scale and offset. Parts go by 128 numbers; in these, byte l holds
  * numbers l, l + 32, l + 64, l + 96.
  */
-static inline void weights_decode_q2_k(float *to, const void *row, size_t n)
+static inline void packed_decode_q2_k(float *to, const void *row, size_t n)
 {
     const unsigned char *block = row;
     for (size_t i = 0; i < n; i += K_QUANTS, block += 84) {
-        const float d = weights_half(block + 80), m = weights_half(block + 82);
+        const float d = packed_half(block + 80), m = packed_half(block + 82);
         for (size_t part = 0; part < 16; part++) {
             const unsigned char *bytes = block + 16 + part / 8 * 32 + part % 2 * 16;
             const int shift = (int)(part % 8 / 2) * 2;
@@ -158,12 +168,12 @@ static inline void weights_decode_q2_k(float *to, const void *row, size_t n)
  * Q3_K: 32 bytes of third bits (bit g of byte l: number g * 32 + l), 64 bytes as in Q2_K, 16 scales of
  * 6 bits (low four bits as halves of 8 bytes, high two bits as quarters of 4), the block's scale.
  */
-static inline void weights_decode_q3_k(float *to, const void *row, size_t n)
+static inline void packed_decode_q3_k(float *to, const void *row, size_t n)
 {
     const unsigned char *block = row;
     for (size_t i = 0; i < n; i += K_QUANTS, block += 110) {
         const unsigned char *packed = block + 96;
-        const float d = weights_half(block + 108);
+        const float d = packed_half(block + 108);
         for (size_t part = 0; part < 16; part++) {
             const unsigned char *bytes = block + 32 + part / 8 * 32 + part % 2 * 16;
             const unsigned char *third = block + part % 2 * 16;
@@ -179,8 +189,8 @@ static inline void weights_decode_q3_k(float *to, const void *row, size_t n)
 }
 
 /* Part `part` of the eight 6-bit scales and eight 6-bit offsets in 12 bytes of Q4_K and Q5_K. */
-static inline void weights_six_bits(const unsigned char *packed, size_t part, int *scale,
-                                    int *offset)
+static inline void packed_six_bits(const unsigned char *packed, size_t part, int *scale,
+                                   int *offset)
 {
     if (part < 4) {
         *scale = packed[part] & 63;
@@ -196,13 +206,13 @@ static inline void weights_six_bits(const unsigned char *packed, size_t part, in
  * of byte l: number p * 32 + l), 128 bytes of two quants each: byte l of each 32 holds number l of an
  * even part in its low half and of the odd part behind it in its high half.
  */
-static inline void weights_four_or_five_bits(float *to, const unsigned char *block,
-                                             const unsigned char *fifth, const unsigned char *bytes)
+static inline void packed_four_or_five_bits(float *to, const unsigned char *block,
+                                            const unsigned char *fifth, const unsigned char *bytes)
 {
-    const float d = weights_half(block), m = weights_half(block + 2);
+    const float d = packed_half(block), m = packed_half(block + 2);
     for (size_t part = 0; part < 8; part++) {
         int scale, offset;
-        weights_six_bits(block + 4, part, &scale, &offset);
+        packed_six_bits(block + 4, part, &scale, &offset);
         const float s = d * (float)scale, o = m * (float)offset;
         const unsigned char *from = bytes + part / 2 * 32;
         const int shift = part % 2 ? 4 : 0;
@@ -213,18 +223,18 @@ static inline void weights_four_or_five_bits(float *to, const unsigned char *blo
     }
 }
 
-static inline void weights_decode_q4_k(float *to, const void *row, size_t n)
+static inline void packed_decode_q4_k(float *to, const void *row, size_t n)
 {
     const unsigned char *block = row;
     for (size_t i = 0; i < n; i += K_QUANTS, block += 144)
-        weights_four_or_five_bits(to + i, block, NULL, block + 16);
+        packed_four_or_five_bits(to + i, block, NULL, block + 16);
 }
 
-static inline void weights_decode_q5_k(float *to, const void *row, size_t n)
+static inline void packed_decode_q5_k(float *to, const void *row, size_t n)
 {
     const unsigned char *block = row;
     for (size_t i = 0; i < n; i += K_QUANTS, block += 176)
-        weights_four_or_five_bits(to + i, block, block + 16, block + 48);
+        packed_four_or_five_bits(to + i, block, block + 16, block + 48);
 }
 
 /*
@@ -232,11 +242,11 @@ static inline void weights_decode_q5_k(float *to, const void *row, size_t n)
  * the block's scale. In each 128 numbers: low halves of byte l and l + 32 are numbers l and l + 32, their
  * high halves l + 64 and l + 96; the pairs of byte l follow that order.
  */
-static inline void weights_decode_q6_k(float *to, const void *row, size_t n)
+static inline void packed_decode_q6_k(float *to, const void *row, size_t n)
 {
     const unsigned char *block = row;
     for (size_t i = 0; i < n; i += K_QUANTS, block += 210) {
-        const float d = weights_half(block + 208);
+        const float d = packed_half(block + 208);
         for (size_t quarter = 0; quarter < 8; quarter++) { /* 32 numbers */
             const size_t half = quarter / 4, q = quarter % 4;
             const unsigned char *low = block + half * 64 + q % 2 * 32;
@@ -255,17 +265,16 @@ static inline void weights_decode_q6_k(float *to, const void *row, size_t n)
  * IQ4_XS: the block's scale, 16 bits of high pairs of the eight parts' scales, 4 bytes of their low
  * halves, then 128 bytes: 16 for each part, as in IQ4_NL.
  */
-static inline void weights_decode_iq4_xs(float *to, const void *row, size_t n)
+static inline void packed_decode_iq4_xs(float *to, const void *row, size_t n)
 {
     const unsigned char *block = row;
     for (size_t i = 0; i < n; i += K_QUANTS, block += 136) {
-        const float d = weights_half(block);
-        const int high = weights_u16(block + 2);
+        const float d = packed_half(block);
+        const int high = packed_u16(block + 2);
         for (size_t part = 0; part < 8; part++) {
             const int four = block[4 + part / 2] >> (part % 2 * 4) & 15;
             const int scale = (four | (high >> 2 * part & 3) << 4) - 32;
-            weights_levels(to + i + part * 32, block + 8 + part * 16, nonlinear_levels,
-                           d * (float)scale);
+            packed_levels(to + i + part * 32, block + 8 + part * 16, d * (float)scale);
         }
     }
 }
@@ -287,4 +296,4 @@ static inline void weights_decode_iq4_xs(float *to, const void *row, size_t n)
     X(iq4_xs, CL_WEIGHT_IQ4_XS, 256, 136)                                                          \
     X(mxfp4, CL_WEIGHT_MXFP4, 32, 17)
 
-#endif /* CL_WEIGHTS_H */
+#endif /* CL_PACKED_H */
