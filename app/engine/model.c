@@ -141,7 +141,7 @@ static cellar_status refuse_others(const model *m, cellar_error *error)
 cellar_status model_load(const gguf_file *file, model **out, cellar_error *error)
 {
     *out = NULL;
-    const model_architecture *architecture;
+    const model_architecture *architecture = NULL;
     cellar_status status = find_architecture(file, &architecture, error);
     if (status != CELLAR_OK) {
         return status;

@@ -13,7 +13,10 @@
 #include "engine/model_read.h"
 
 /* The architectures that can be run: C name, name in files. */
-#define MODEL_ARCHITECTURES(X) X(llama, "llama")
+#define MODEL_ARCHITECTURES(X)                                                                     \
+    X(llama, "llama")                                                                              \
+    X(deepseek2, "deepseek2")                                                                      \
+    X(qwen2vl, "qwen2vl")
 
 #define MODEL_ARCHITECTURE_DECLARE(id, name)                                                       \
     extern const model_architecture model_architecture_##id;
