@@ -16,7 +16,8 @@
 #define MODEL_ARCHITECTURES(X)                                                                     \
     X(llama, "llama")                                                                              \
     X(deepseek2, "deepseek2")                                                                      \
-    X(qwen2vl, "qwen2vl")
+    X(qwen2vl, "qwen2vl")                                                                          \
+    X(t5, "t5")
 
 #define MODEL_ARCHITECTURE_DECLARE(id, name)                                                       \
     extern const model_architecture model_architecture_##id;
