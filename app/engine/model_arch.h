@@ -14,8 +14,8 @@
 
 /* The architectures that can be run: C name, name in files. */
 #define MODEL_ARCHITECTURES(X)                                                                     \
-    X(llama, "llama")                                                                              \
     X(deepseek2, "deepseek2")                                                                      \
+    X(llama, "llama")                                                                              \
     X(qwen2vl, "qwen2vl")                                                                          \
     X(t5, "t5")
 
