@@ -248,9 +248,13 @@ typedef struct cellar_rope {
     uint32_t n_rot; /* leading elements of a head that rotate: even, <= k_size; 0: the whole head */
     double base;    /* 1e-9..1e9; default 10000 */
     double scale;   /* 1e-9..1e9; 1 / (linear factor); default 1 */
-    const float *factors; /* [n_rot/2] divisors of the frequencies, 1e-9..1e9, or NULL; copied */
-    double yarn_ext;      /* 0: plain linear scaling (default); 1: YaRN; between: a mixture */
-    double yarn_attn;     /* 1e-9..1000; default 1 */
+    /*
+     * [n_rot/2] divisors of the frequencies, 1e-9..1e9, or INFINITY: such a pair does not turn. Or
+     * NULL. Copied.
+     */
+    const float *factors;
+    double yarn_ext;  /* 0: plain linear scaling (default); 1: YaRN; between: a mixture */
+    double yarn_attn; /* 1e-9..1000; default 1 */
     double yarn_beta_fast, yarn_beta_slow; /* default 32 and 1; used with yarn_ext > 0 */
     uint32_t yarn_context; /* context the model was trained with; > 0 when yarn_ext > 0 */
     uint32_t first;        /* where the rotating elements begin in a head; default 0 */

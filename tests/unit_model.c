@@ -368,8 +368,9 @@ static const bad_key bad_keys[] = {
     {I32("tokenizer.ggml.eos_token_id", -1), "", ""},
     {U32("tokenizer.ggml.eos_token_id", 4294967295.0), "a token id below 264", "found 4294967295"},
     {U32("llama.expert_count", 8), "expected 0", "found 8"},
-    {TEXT("general.architecture", "qwen2"), "expected one of llama", "found qwen2"},
-    {TEXT("general.architecture", ""), "expected one of llama", "found "},
+    {TEXT("general.architecture", "abacus"), "expected one that 'cellar version' lists",
+     "found abacus"},
+    {TEXT("general.architecture", ""), "expected one that 'cellar version' lists", "found "},
     {U32("general.architecture", 1), "expected", "uint32"},
     {NO("general.architecture"), "expected this key", "found none"},
 };

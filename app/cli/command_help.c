@@ -13,6 +13,7 @@
 #include "cellar.h"
 #include "commands.h"
 #include "cpu_choice.h"
+#include "engine/model.h"
 #include "safe_text.h"
 
 static const char help_help[] =
@@ -176,5 +177,6 @@ int command_version(int argc, char **argv)
     printf("cellar %s\n", cellar_version());
     printf("kernels  %s\n", cpu_choice_name(mask));
     printf("model    %s, %zu bytes, built in\n", BUILTIN_MODEL_NAME, builtin_model_size());
+    printf("runs     %s\n", model_architectures());
     return EXIT_CODE_OK;
 }

@@ -49,7 +49,7 @@ static cellar_status find_architecture(const gguf_file *file, const model_archit
         }
     }
     return report(error, CELLAR_UNSUPPORTED, (int64_t)gguf_find_value(file, key)->offset,
-                  "%s: expected one of %s, found %.*s", key, model_architectures(),
+                  "%s: expected one that 'cellar version' lists, found %.*s", key,
                   (int)(name.length < 60 ? name.length : 60), name.data);
 }
 
