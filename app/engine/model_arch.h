@@ -17,6 +17,7 @@
     X(bloom, "bloom")                                                                              \
     X(cohere2, "cohere2")                                                                          \
     X(command_r, "command-r")                                                                      \
+    X(deepseek2, "deepseek2")                                                                      \
     X(gemma, "gemma")                                                                              \
     X(gemma2, "gemma2")                                                                            \
     X(gemma3, "gemma3")                                                                            \
@@ -27,8 +28,10 @@
     X(mpt, "mpt")                                                                                  \
     X(phi3, "phi3")                                                                                \
     X(qwen2, "qwen2")                                                                              \
+    X(qwen2vl, "qwen2vl")                                                                          \
     X(qwen3, "qwen3")                                                                              \
-    X(starcoder2, "starcoder2")
+    X(starcoder2, "starcoder2")                                                                    \
+    X(t5, "t5")
 
 #define MODEL_ARCHITECTURE_DECLARE(id, name)                                                       \
     extern const model_architecture model_architecture_##id;
