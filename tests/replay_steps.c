@@ -162,6 +162,17 @@ static void fill_batch(const replay *r, replay_batch *b)
     }
 }
 
+static cellar_batch as_batch(const replay_batch *b)
+{
+    cellar_batch batch = cellar_batch_init();
+    batch.n_tokens = b->n_tokens;
+    batch.tokens = b->tokens;
+    batch.positions = b->positions;
+    batch.seq_begin = b->seq_begin;
+    batch.seqs = b->seqs;
+    return batch;
+}
+
 static void compare_logits(replay *r, const replay_batch *b)
 {
     const json_t *rows = json_object_get(r->step, "logits");
@@ -194,12 +205,7 @@ static void do_decode(replay *r)
         fill_batch(r, &b);
     }
     if (!has_failed(r)) {
-        cellar_batch batch = cellar_batch_init();
-        batch.n_tokens = b.n_tokens;
-        batch.tokens = b.tokens;
-        batch.positions = b.positions;
-        batch.seq_begin = b.seq_begin;
-        batch.seqs = b.seqs;
+        const cellar_batch batch = as_batch(&b);
         cellar_error error;
         cellar_status status = engine_decode(r->engine, &batch, b.wanted, b.n_wanted, b.logits,
                                              &error);
@@ -211,6 +217,24 @@ static void do_decode(replay *r)
         if (status == CELLAR_OK) {
             compare_logits(r, &b);
         }
+    }
+    free_batch(&b);
+}
+
+/* The step's `out` is empty: an encoder gives no logits. */
+static void do_encode(replay *r)
+{
+    replay_batch b = {.n_tokens = count(r, "tok")};
+    if (count(r, "pos") != b.n_tokens || count(r, "seq") != b.n_tokens || count(r, "out") != 0) {
+        replay_fail(r->outcome, "the trace's lists are not those of an encoder's step");
+    }
+    if (!has_failed(r) && allocate_batch(r, &b, count_memberships(r, b.n_tokens))) {
+        fill_batch(r, &b);
+    }
+    if (!has_failed(r)) {
+        const cellar_batch batch = as_batch(&b);
+        cellar_error error;
+        check_status(r, engine_encode(r->engine, &batch, &error), &error);
     }
     free_batch(&b);
 }
@@ -321,7 +345,7 @@ static const step_kind kinds[] = {
     {"seq_add", do_shift},
     {"seq_div", do_divide},
     {"clear", do_clear},
-    {"encode", NULL},
+    {"encode", do_encode},
     {"state_save", save_state},
     {"state_load", load_state},
     {"state_seq_save", save_sequence},

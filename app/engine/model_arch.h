@@ -17,6 +17,7 @@
     X(bloom, "bloom")                                                                              \
     X(cohere2, "cohere2")                                                                          \
     X(command_r, "command-r")                                                                      \
+    X(deepseek2, "deepseek2")                                                                      \
     X(gemma, "gemma")                                                                              \
     X(gemma2, "gemma2")                                                                            \
     X(gemma3, "gemma3")                                                                            \
@@ -29,9 +30,11 @@
     X(phi3, "phi3")                                                                                \
     X(qwen2, "qwen2")                                                                              \
     X(qwen2moe, "qwen2moe")                                                                        \
+    X(qwen2vl, "qwen2vl")                                                                          \
     X(qwen3, "qwen3")                                                                              \
     X(qwen3moe, "qwen3moe")                                                                        \
-    X(starcoder2, "starcoder2")
+    X(starcoder2, "starcoder2")                                                                    \
+    X(t5, "t5")
 
 #define MODEL_ARCHITECTURE_DECLARE(id, name)                                                       \
     extern const model_architecture model_architecture_##id;
