@@ -1,6 +1,8 @@
 /*
  * unit_unigram.c: the unigram model against a search through all ways to write a text, what it
  * makes of white space, and tables of replacements, sound and hostile.
+ *
+ * Tables are made by support_charsmap.h.
  */
 #include <setjmp.h>
 #include <stdarg.h>
