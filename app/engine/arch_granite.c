@@ -1,6 +1,6 @@
 /*
  * arch_granite.c: "granite" (IBM's Granite 3 model cards; the scales: Yang et al., arXiv:2203.03466)
- * and "granite_swa", the same with windows and sinks.
+ * "granitemoe", the same with experts, and "granite_swa", with windows and sinks.
  *
  *     x = embedding_scale * embedding
  *     x += residual_scale * attention(norm(x))
@@ -41,6 +41,18 @@ static cellar_status load_granite(model *m, cellar_error *error)
     return status == CELLAR_OK ? transformer_load(m, &plan, error) : status;
 }
 
+/* The weights of the chosen experts are a softmax over them alone. */
+static cellar_status load_granitemoe(model *m, cellar_error *error)
+{
+    transformer_plan plan;
+    cellar_status status = read_plan(m, &plan, error);
+    plan.experts.is_renormalised = true;
+    if (status == CELLAR_OK) {
+        status = model_read_experts(m, &plan.experts, error);
+    }
+    return status == CELLAR_OK ? transformer_load(m, &plan, error) : status;
+}
+
 static cellar_status load_granite_swa(model *m, cellar_error *error)
 {
     transformer_plan plan;
@@ -56,5 +68,7 @@ static cellar_status load_granite_swa(model *m, cellar_error *error)
 
 const model_architecture model_architecture_granite = {
     .name = "granite", .load = load_granite, .run_layers = transformer_run_layers};
+const model_architecture model_architecture_granitemoe = {
+    .name = "granitemoe", .load = load_granitemoe, .run_layers = transformer_run_layers};
 const model_architecture model_architecture_granite_swa = {
     .name = "granite_swa", .load = load_granite_swa, .run_layers = transformer_run_layers};

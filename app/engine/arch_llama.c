@@ -7,26 +7,10 @@
  *
  * with RMS norms, grouped K/V heads, rotation of adjacent pairs, and optional biases. Head counts
  * and the feed-forward width may differ from layer to layer; K and V heads may have sizes of their
- * own. Mixtures of experts under this name are refused, not run wrongly.
+ * own. With experts (Mixtral: arXiv:2401.04088) a token uses some of many feed-forwards, weighed by
+ * the softmax of a router over those that were chosen.
  */
-#include <inttypes.h>
-
 #include "engine/transformer.h"
-#include "report.h"
-
-static cellar_status refuse_experts(const model *m, cellar_error *error)
-{
-    uint32_t n_experts;
-    cellar_status status = model_read_u32_or(m, "expert_count", 0, UINT32_MAX, 0, &n_experts,
-                                             error);
-    if (status == CELLAR_OK && n_experts != 0) {
-        return report(error, CELLAR_UNSUPPORTED, -1,
-                      "llama.expert_count: expected 0 (mixtures of experts are not supported), "
-                      "found %" PRIu32,
-                      n_experts);
-    }
-    return status;
-}
 
 static cellar_status load(model *m, cellar_error *error)
 {
@@ -34,9 +18,10 @@ static cellar_status load(model *m, cellar_error *error)
                              .rope_kind = CELLAR_ROPE_NORMAL,
                              .activation = BLOCK_SILU,
                              .is_gated = true};
-    cellar_status status = refuse_experts(m, error);
+    plan.experts.is_renormalised = true;
+    cellar_status status = transformer_read(m, &plan, error);
     if (status == CELLAR_OK) {
-        status = transformer_read(m, &plan, error);
+        status = model_read_experts(m, &plan.experts, error);
     }
     return status == CELLAR_OK ? transformer_load(m, &plan, error) : status;
 }

@@ -25,6 +25,7 @@
     X(gemma4, "gemma4")                                                                            \
     X(granite, "granite")                                                                          \
     X(granite_swa, "granite_swa")                                                                  \
+    X(granitemoe, "granitemoe")                                                                    \
     X(jamba, "jamba")                                                                              \
     X(lfm2, "lfm2")                                                                                \
     X(llama, "llama")                                                                              \
@@ -33,8 +34,10 @@
     X(mpt, "mpt")                                                                                  \
     X(phi3, "phi3")                                                                                \
     X(qwen2, "qwen2")                                                                              \
+    X(qwen2moe, "qwen2moe")                                                                        \
     X(qwen2vl, "qwen2vl")                                                                          \
     X(qwen3, "qwen3")                                                                              \
+    X(qwen3moe, "qwen3moe")                                                                        \
     X(starcoder2, "starcoder2")                                                                    \
     X(t5, "t5")
 

@@ -18,6 +18,7 @@
 
 #include "engine/model.h"
 #include "engine/model_arch.h"
+#include "engine/model_experts.h"
 
 typedef struct transformer_layer {
     block_norm attention_norm; /* 1; of width 0: none, as for all norms here */
@@ -25,10 +26,11 @@ typedef struct transformer_layer {
     block_norm attention_after; /* 2 */
     block_norm ffn_norm;        /* 3 */
     block_ffn ffn;
-    block_norm ffn_after; /* 4 */
-    bool is_parallel;     /* the feed-forward reads what attention reads; norm 3 is not used */
-    float residual_scale; /* of what is added; 1 or 0: as it is */
-    float output_scale;   /* of the whole; 1 or 0: as it is */
+    block_experts experts; /* in the place of ffn, if there are any */
+    block_norm ffn_after;  /* 4 */
+    bool is_parallel;      /* the feed-forward reads what attention reads; norm 3 is not used */
+    float residual_scale;  /* of what is added; 1 or 0: as it is */
+    float output_scale;    /* of the whole; 1 or 0: as it is */
 } transformer_layer;
 
 /* Take c->x through one layer. Statuses: block_attention_run's. */
@@ -65,6 +67,7 @@ typedef struct transformer_plan {
     double attention_scale;       /* of <q, k>; 0: 1/sqrt(k_size) */
     double softcap, clamp, alibi; /* cellar_layer.softcap, block_attention.clamp, alibi_max_bias */
     double residual_scale;
+    model_experts experts; /* of layers that have a router */
 } transformer_plan;
 
 /* Read what the plan has of the file: heads, widths, epsilon of the norms, rotations. */

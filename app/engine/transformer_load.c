@@ -87,7 +87,9 @@ static cellar_status load_feed_forward(model *m, const transformer_plan *plan, u
     if (!plan->is_parallel) {
         status = model_load_norm(m, i, "ffn_norm", plan->norm, plan->epsilon, &to->ffn_norm, error);
     }
-    if (status == CELLAR_OK) {
+    if (status == CELLAR_OK && plan->experts.n > 0 && model_layer_has_experts(m, i)) {
+        status = model_load_experts(m, i, &plan->experts, plan->shape.ff[i], &to->experts, error);
+    } else if (status == CELLAR_OK) {
         status = model_load_ffn(m, i, plan->shape.ff[i], plan->is_gated, plan->activation, &to->ffn,
                                 error);
     }
