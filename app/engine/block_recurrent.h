@@ -5,8 +5,8 @@
  *     selective scan    Mamba (Gu and Dao, arXiv:2312.00752)
  *     state space       Mamba-2 (Dao and Gu, arXiv:2405.21060)
  *     short convolution LFM2 (Liquid AI)
- *     time mix          RWKV-6 (Peng et al., arXiv:2404.05892), RWKV-7 (Peng et al., arXiv:2503.14456)
- *     channel mix       RWKV's feed-forward, which sees the token before
+ *
+ * RWKV's are in block_rwkv.h, and promise the same.
  *
  * Work is split over threads by channels or heads, and each thread reads the tokens of a segment one
  * after another, in the same arithmetic whatever else is in the micro-batch: results do not depend on

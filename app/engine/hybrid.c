@@ -38,7 +38,11 @@ static cellar_status run_layer(const hybrid_layer *layer, const block_context *c
     }
     if (status == CELLAR_OK && layer->ffn_norm.width > 0) {
         block_norm_run(&layer->ffn_norm, c, c->x, c->h, c->n_tokens);
-        block_ffn_run(&layer->ffn, c, c->h, c->added, c->x);
+        if (layer->experts.n > 0) {
+            block_experts_run(&layer->experts, c, c->h, c->added, c->x);
+        } else {
+            block_ffn_run(&layer->ffn, c, c->h, c->added, c->x);
+        }
     }
     return status;
 }

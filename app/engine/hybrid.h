@@ -15,6 +15,7 @@
 #include "engine/block_recurrent.h"
 #include "engine/model.h"
 #include "engine/model_arch.h"
+#include "engine/model_experts.h"
 
 typedef enum hybrid_kind {
     HYBRID_NO_STATE = 0,
@@ -35,6 +36,7 @@ typedef struct hybrid_layer {
     } recurrent;
     block_norm ffn_norm; /* width 0: no feed-forward either */
     block_ffn ffn;
+    block_experts experts; /* in the place of ffn, if there are any */
 } hybrid_layer;
 
 /* model_architecture.run_layers for models whose m->layers are hybrid_layers. */

@@ -38,6 +38,8 @@
     X(qwen2vl, "qwen2vl")                                                                          \
     X(qwen3, "qwen3")                                                                              \
     X(qwen3moe, "qwen3moe")                                                                        \
+    X(rwkv6, "rwkv6")                                                                              \
+    X(rwkv7, "rwkv7")                                                                              \
     X(starcoder2, "starcoder2")                                                                    \
     X(t5, "t5")
 
