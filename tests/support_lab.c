@@ -135,15 +135,24 @@ static void norm_heads(const lab *l, int layer, const char *part, uint32_t n_hea
 
 /* ---- attention ------------------------------------------------------------------------------ */
 
-static void rotate(const lab_shape *s, double *head, int32_t position)
+static double or_one(double scale)
 {
+    return scale > 0 ? scale : 1;
+}
+
+static void rotate(const lab *l, double *head, int32_t position)
+{
+    const lab_shape *s = &l->shape;
+    const float *divisors = s->divisors == NULL ? NULL : numbers_of(l, -1, s->divisors);
+    double m = or_one(s->rotated_magnitude);
     uint32_t n_rot = s->n_rot ? s->n_rot : s->k_size;
     for (uint32_t i = 0; s->rope != LAB_NO_ROPE && i < n_rot / 2; i++) {
         uint32_t a = s->rope == LAB_HALVES ? i : 2 * i;
         uint32_t b = s->rope == LAB_HALVES ? i + n_rot / 2 : 2 * i + 1;
         double angle = position * pow(s->base, -2.0 * i / n_rot), x = head[a], y = head[b];
-        head[a] = x * cos(angle) - y * sin(angle);
-        head[b] = x * sin(angle) + y * cos(angle);
+        angle /= divisors == NULL ? 1 : (double)divisors[i];
+        head[a] = m * (x * cos(angle) - y * sin(angle));
+        head[b] = m * (x * sin(angle) + y * cos(angle));
     }
 }
 
@@ -204,7 +213,7 @@ static double score(const lab *l, int layer, uint32_t head, const double *q, int
     memcpy(k, cell->k[layer] + head / (s->n_heads / s->n_kv_heads) * s->k_size,
            s->k_size * sizeof *k);
     if (has_window || !s->do_only_windows_rotate) {
-        rotate(s, k, cell->position);
+        rotate(l, k, cell->position);
     }
     for (uint32_t i = 0; i < s->k_size; i++) {
         sum += q[i] * k[i];
@@ -226,7 +235,7 @@ static void attend(const lab *l, int layer, double *q, double *out)
         double *query = q + h * s->k_size, *to = out + h * s->k_size, sum = 0, most = -INFINITY;
         double *scores = doubles(l->n_cells);
         if (has_window || !s->do_only_windows_rotate) {
-            rotate(s, query, position);
+            rotate(l, query, position);
         }
         for (uint32_t i = 0; i < l->n_cells; i++) {
             scores[i] = score(l, layer, h, query, position, &l->cells[i]);
@@ -374,11 +383,6 @@ static void feed_forward(const lab *l, int layer, const double *h, double *out)
 }
 
 /* ---- tokens --------------------------------------------------------------------------------- */
-
-static double or_one(double scale)
-{
-    return scale > 0 ? scale : 1;
-}
 
 static void add(const lab *l, int layer, const char *after, double *y, double *x)
 {

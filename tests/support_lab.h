@@ -46,7 +46,10 @@ typedef struct lab_shape {
     lab_rope rope;
     uint32_t n_rot; /* 0: the whole head */
     double base;
-    double attention_scale;                              /* 0: 1/sqrt(k_size) */
+    bool has_long_rope;       /* the file has divisors for near and far */
+    const char *divisors;     /* the tensor of them that is used; NULL: none */
+    double rotated_magnitude; /* of what rotates; 0: 1 */
+    double attention_scale;   /* 0: 1/sqrt(k_size) */
     double embedding_scale, residual_scale, logit_scale; /* 0: 1; logits are multiplied */
     double softcap, logit_softcap, clamp, alibi;         /* 0: none */
 

@@ -274,6 +274,11 @@ fixture lab_write(const lab_shape *shape)
     if (shape->has_embedding_norm) {
         add_norm(&w, "token_embd_norm", shape->n_embd, 1, true);
     }
+    uint32_t n_rot = shape->n_rot > 0 ? shape->n_rot : shape->k_size;
+    if (shape->has_long_rope) {
+        add(&w, "rope_factors_long.weight", n_rot / 2, 0, 0, 6, 3);
+        add(&w, "rope_factors_short.weight", n_rot / 2, 0, 0, 1.5, 0.4);
+    }
     for (uint32_t i = 0; i < shape->n_layers; i++) {
         write_layer(&w, i);
     }

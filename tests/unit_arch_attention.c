@@ -395,6 +395,33 @@ static void phi3_looks_back_through_its_window(void **state)
     assert_agrees(&shape);
 }
 
+/* Memories that are longer than what the model was first trained with divide by other numbers. */
+static void phi3_divides_frequencies_by_how_far_it_may_read(void **state)
+{
+    (void)state;
+    static const fixture_key keys[] = {U32("phi3.rope.scaling.original_context_length", 40)};
+    lab_shape shape = lab_default("phi3");
+    shape.n_rot = 6;
+    shape.has_long_rope = true;
+    shape.rotated_magnitude = sqrt(1 + log(128.0 / 40) / log(40));
+    shape.keys = keys;
+    shape.n_keys = 1;
+    shape.divisors = "rope_factors_long.weight";
+    assert_agrees(&shape); /* 64 cells */
+
+    shape.divisors = "rope_factors_short.weight";
+    engine_options options = small_options();
+    options.n_cells = 40;
+    rig r = rig_create_with(&shape, &options);
+    read_and_compare(&r, 0, N_TOKENS, 0);
+    rig_destroy(&r);
+    options.n_cells = 80;
+    options.n_pools = 2;
+    r = rig_create_with(&shape, &options);
+    read_and_compare(&r, 0, N_TOKENS, 0);
+    rig_destroy(&r);
+}
+
 /* As in its larger models: no inputs for layers, and keys that are values too. */
 static void gemma4_takes_keys_for_values(void **state)
 {
@@ -476,6 +503,7 @@ int main(void)
         cmocka_unit_test(gemma_agrees),
         cmocka_unit_test(the_largest_gemmas_scale_scores_by_the_models_width),
         cmocka_unit_test(phi3_looks_back_through_its_window),
+        cmocka_unit_test(phi3_divides_frequencies_by_how_far_it_may_read),
         cmocka_unit_test(gemma4_takes_keys_for_values),
         cmocka_unit_test(a_shift_leaves_keys_alone_that_do_not_rotate),
         cmocka_unit_test(a_shift_moves_what_experts_read_before),

@@ -72,6 +72,15 @@ static right_file phi3(void)
     return f;
 }
 
+static right_file long_phi3(void)
+{
+    right_file f = plain("phi3");
+    f.shape.has_long_rope = true;
+    f.keys[0] = (fixture_key)U32("phi3.rope.scaling.original_context_length", 40);
+    f.shape.n_keys = 1;
+    return f;
+}
+
 static right_file gemma2(void)
 {
     right_file f = plain("gemma2");
@@ -193,6 +202,10 @@ static const wrong_key wrong_keys[] = {
      NO("qwen3.attention.layer_norm_rms_epsilon"),
      CELLAR_CORRUPT,
      {"qwen3.attention.layer_norm_rms_epsilon", "expected this key", "found none"}},
+    {long_phi3,
+     NO("phi3.rope.scaling.original_context_length"),
+     CELLAR_CORRUPT,
+     {"phi3.rope.scaling.original_context_length", "expected this key", "found none"}},
     {gemma2,
      REAL("gemma2.attn_logit_softcapping", 0),
      CELLAR_CORRUPT,
@@ -356,6 +369,18 @@ static const wrong_tensor wrong_tensors[] = {
      SHAPED("blk.0.attn_qkv.weight", 32, 60),
      CELLAR_CORRUPT,
      {"expected shape [32, 64]", "found [32, 60]"}},
+    {long_phi3,
+     SHAPED("rope_factors_long.weight", 5),
+     CELLAR_CORRUPT,
+     {"expected shape [4]", "found [5]"}},
+    {long_phi3,
+     LEFT_OUT("rope_factors_short.weight"),
+     CELLAR_CORRUPT,
+     {"expected shape [4]", "no such tensor"}},
+    {long_phi3,
+     SHAPED("rope_factors_short.weight", 4),
+     CELLAR_CORRUPT,
+     {"expected numbers in", "found 0 at 0"}},
     {gemma2,
      LEFT_OUT("blk.0.post_attention_norm.weight"),
      CELLAR_CORRUPT,

@@ -111,7 +111,8 @@ static void the_search_agrees_with_the_plain_one(void **state)
         token_table table = random_table(&random);
         made_tokenizer made = made_tokenizer_create(&table, NULL); /* for its file */
         vocabulary v;
-        assert_int_equal(vocabulary_read(made.file, &v, NULL), CELLAR_OK);
+        assert_int_equal(vocabulary_read(made.file, (vocabulary_wishes){.scores = true}, &v, NULL),
+                         CELLAR_OK);
         check(&v, &random);
         vocabulary_free(&v);
         made_tokenizer_destroy(&made);
@@ -131,7 +132,8 @@ static void texts_beyond_the_limit_are_not_looked_for(void **state)
         vocabulary v;
         special_texts specials;
         size_t at;
-        assert_int_equal(vocabulary_read(made.file, &v, NULL), CELLAR_OK);
+        assert_int_equal(vocabulary_read(made.file, (vocabulary_wishes){.scores = true}, &v, NULL),
+                         CELLAR_OK);
         assert_int_equal(special_create(&v, &specials, NULL), CELLAR_OK);
         cellar_token expected = length <= SPECIAL_LONGEST_TEXT ? 0 : -1;
         assert_int_equal(special_find(&specials, text, sizeof text, 0, true, &at), expected);

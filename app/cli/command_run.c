@@ -162,6 +162,7 @@ static options_result parse(int argc, char **argv, run_options *o, cellar_error 
         option_choice(0, "cache-type-v", &o->memory.v_type, memory_type_names),
         option_choice(0, "ctk", &o->memory.k_type, memory_type_names),
         option_choice(0, "ctv", &o->memory.v_type, memory_type_names),
+        option_choice(0, "cache-rotate", &o->memory.rotation, memory_rotation_names),
         option_number(0, "temp", &o->temperature, 0, 1e6),
         option_integer(0, "top-k", &o->top_k, 0, INT32_MAX),
         option_number(0, "top-p", &o->top_p, 1e-6, 1),

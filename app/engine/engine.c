@@ -127,7 +127,7 @@ typedef struct memory_description {
 static cellar_status describe_memory(const model *m, const engine_options *options,
                                      memory_description *out, cellar_error *error)
 {
-    uint32_t n_layers = m->n_memory_layers;
+    uint32_t n_layers = m->n_memory_layers, n_pools = options->n_pools > 0 ? options->n_pools : 1;
     out->layers = malloc(n_layers * sizeof *out->layers);
     if (out->layers == NULL) {
         return report(error, CELLAR_NO_MEMORY, -1, "no memory for %" PRIu32 " layers", n_layers);
@@ -136,6 +136,14 @@ static cellar_status describe_memory(const model *m, const engine_options *optio
         out->layers[i] = m->memory_layers[i];
         out->layers[i].k_type = options->k_type;
         out->layers[i].v_type = options->v_type;
+        if (m->near_divisors != NULL && options->n_cells / n_pools <= m->near_context) {
+            out->layers[i].rope.factors = m->near_divisors;
+        }
+        /* A row that is both K and V cannot be turned, and a state is no row. */
+        if (out->layers[i].kind == CELLAR_LAYER_ATTENTION && !out->layers[i].v_in_k) {
+            out->layers[i].rotate_k = options->rotate_k;
+            out->layers[i].rotate_v = options->rotate_v;
+        }
     }
     out->config = cellar_config_init();
     out->config.n_layers = n_layers;

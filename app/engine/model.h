@@ -81,6 +81,13 @@ struct model {
     cellar_layer *memory_layers; /* [n_memory_layers], room for 2 * MODEL_MAX_LAYERS */
     uint32_t n_memory_layers;
 
+    /*
+     * Divisors of rotations in the place of the layers' own, in memories of at most near_context tokens for
+     * a sequence (LongRoPE: arXiv:2402.13753). NULL: none.
+     */
+    const float *near_divisors;
+    uint32_t near_context;
+
     /* logits = softcap(logit_scale * output * output_norm(x)) */
     block_norm output_norm;
     block_linear output; /* [n_vocab][n_embd]; the embedding's matrix when tied */

@@ -53,6 +53,10 @@ cellar_status model_read_string_or(const model *m, const char *key, gguf_string 
  */
 cellar_status model_read_rope(model *m, uint32_t k_size, cellar_rope *out, cellar_error *error);
 
+/* Tensor `name` of n divisors of frequencies; one of 1e15 or more becomes INFINITY. */
+cellar_status model_read_divisors(model *m, const char *name, uint32_t n, const float **out,
+                                  cellar_error *error);
+
 /*
  * The rotary embedding of layers with a window, where that is another one: as *full, but with
  * rope.freq_base_swa (absent: `base`) and rope.dimension_count_swa (absent: as many as *full, at most

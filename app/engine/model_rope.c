@@ -3,7 +3,7 @@
  *
  *   rope.dimension_count                 leading elements of a head that rotate; absent: all
  *   rope.freq_base                       absent: 10000
- *   rope.scaling.type                    none, linear or yarn; absent: linear, with factor 1
+ *   rope.scaling.type                    none, linear, yarn, longrope; absent: linear, with factor 1
  *   rope.scaling.factor                  how many times longer than trained
  *   rope.scale_linear                    the same, in older files
  *   rope.scaling.original_context_length what it was trained with; absent: context_length
@@ -80,7 +80,9 @@ static cellar_status read_scaling(const model *m, cellar_rope *out, cellar_error
     if (status != CELLAR_OK) {
         return status;
     }
-    if (is_text(type, "none")) {
+    /* Of longrope the architecture reads the rest, or its tensors are refused. */
+    bool is_long = is_text(type, "longrope") && model_has_tensor(m, "rope_factors_long.weight");
+    if (is_text(type, "none") || is_long) {
         return CELLAR_OK;
     }
     if (type.length != 0 && !is_text(type, "linear") && !is_text(type, "yarn")) {
@@ -99,9 +101,8 @@ static cellar_status read_scaling(const model *m, cellar_rope *out, cellar_error
     return read_yarn(m, out, error);
 }
 
-/* A tensor of n divisors. */
-static cellar_status read_divisors(model *m, const char *name, uint32_t n, const float **out,
-                                   cellar_error *error)
+cellar_status model_read_divisors(model *m, const char *name, uint32_t n, const float **out,
+                                  cellar_error *error)
 {
     const float *given;
     cellar_status status = model_read_vector(m, name, n, &given, error);
@@ -128,7 +129,7 @@ static cellar_status read_factors(model *m, cellar_rope *out, cellar_error *erro
     if (!model_has_tensor(m, name)) {
         return CELLAR_OK;
     }
-    return read_divisors(m, name, out->n_rot / 2, &out->factors, error);
+    return model_read_divisors(m, name, out->n_rot / 2, &out->factors, error);
 }
 
 cellar_status model_read_rope(model *m, uint32_t k_size, cellar_rope *out, cellar_error *error)

@@ -2,8 +2,9 @@
  * tokenizer.h: text to token ids and back.
  *
  * tokenizer_create reads the vocabulary of a GGUF file and picks the algorithm named by
- * tokenizer.ggml.model ("llama": SentencePiece BPE by scores, spm.c). An unknown one is refused by
- * name, never guessed. Every id it hands out lies in [0, n_vocab). Immutable after creation: any
+ * tokenizer.ggml.model: "llama" is SentencePiece's BPE by scores (spm.h), "gpt2" byte-level BPE with
+ * the pre-tokenizer named by tokenizer.ggml.pre (bpe.h, pre_tokenizer.h), "gemma4" BPE over
+ * characters. An unknown name is refused, never guessed. Texts are not normalised. Every id it hands out lies in [0, n_vocab). Immutable after creation: any
  * number of threads may use it at once; a text_stream belongs to one.
  */
 #ifndef APP_TOKENIZER_H
