@@ -31,6 +31,12 @@ bool replay_is_hybrid(const model *m)
     return replay_has_states(m) && replay_attends(m);
 }
 
+bool replay_reference_overruns(const model *m)
+{
+    return strcmp(m->architecture->name, "rwkv7") == 0 &&
+           m->memory_layers[0].state_sizes[2] / m->n_embd % 32 != 0;
+}
+
 static bool is_step(const json_t *step, const char *op)
 {
     return strcmp(json_string_value(json_object_get(step, "op")), op) == 0;

@@ -503,6 +503,7 @@ void replay_run(const model *m, const replay_config *config, const json_t *run,
     }
     replay r = {.model = m, .config = config, .settings = settings, .outcome = outcome};
     cellar_error error;
+    r.is_reference_wrong = replay_reference_overruns(m);
     cellar_status status = engine_create(m, &options, &r.engine, &error);
     check_status(&r, status, &error);
     if (!replay_positions_create(&r.given, config->n_sequences)) {
