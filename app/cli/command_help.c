@@ -13,6 +13,7 @@
 #include "cellar.h"
 #include "commands.h"
 #include "cpu_choice.h"
+#include "engine/model.h"
 #include "safe_text.h"
 
 static const char help_help[] =
@@ -37,6 +38,8 @@ const command commands[] = {
      command_session_help},
     {"inspect", "show what is inside a model or session file", command_inspect,
      command_inspect_help},
+    {"perplexity", "measure how well a model foretells a text", command_perplexity,
+     command_perplexity_help},
     {"tokenize", "show the tokens of a text", command_tokenize, command_tokenize_help},
     {"detokenize", "turn token ids back into text", command_detokenize, command_detokenize_help},
     {"help", "explain a command", command_help, help_help},
@@ -178,5 +181,6 @@ int command_version(int argc, char **argv)
     printf("cellar %s\n", cellar_version());
     printf("kernels  %s\n", cpu_choice_name(mask));
     printf("model    %s, %zu bytes, built in\n", BUILTIN_MODEL_NAME, builtin_model_size());
+    printf("runs     %s\n", model_architectures());
     return EXIT_CODE_OK;
 }
