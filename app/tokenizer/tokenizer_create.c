@@ -169,7 +169,6 @@ static cellar_status read_vocabulary(const gguf_file *file, tokenizer *tok, cell
     const bool has_merges = tok->kind == TOKENIZER_BYTES || tok->kind == TOKENIZER_CHARACTERS;
     const vocabulary_wishes wishes = {
         .scores = tok->kind == TOKENIZER_SPM || tok->kind == TOKENIZER_UNIGRAM,
-        .finds_all = has_merges,
         .is_escaped = tok->kind == TOKENIZER_GREEDY,
     };
     cellar_status status = CELLAR_OK;
