@@ -247,6 +247,33 @@ cellar_status cl_memory_check_past(const cellar_memory *memory, cellar_seq seq, 
                     (int)seq, (int)n, cellar_reason_text(reason), (int)from);
 }
 
+/* Does a token at `first` find in a group all that it sees of what is up to `last`? */
+static bool has_past(const cl_group *group, cellar_seq seq, cellar_pos last, cellar_pos first)
+{
+    if (group->kind == CELLAR_LAYER_RECURRENT) /* whatever its position, it follows the last one */
+        return cl_group_continue_at(group, seq, last + 1) == last + 1;
+    const cl_runs *lost = cl_sequence_table_lost(&group->sequences.table, seq);
+    return !cl_window_misses(&group->window, lost, first) && !cl_lost_any(lost, first, first + 1LL);
+}
+
+cellar_status cl_memory_check_next(const cellar_memory *memory, cellar_seq seq, cellar_pos first,
+                                   cellar_error *error)
+{
+    cellar_pos next, last;
+    cl_memory_position(memory, seq, &next, &last);
+    for (uint32_t g = 0; last >= 0 && g < memory->n_groups; g++) {
+        const cl_group *group = &memory->groups[g];
+        if (has_past(group, seq, last, first)) continue;
+        cellar_pos from = cl_memory_rewind_to(memory, seq, first > last ? last + 1 : first);
+        cellar_reason reason = group->kind == CELLAR_LAYER_RECURRENT ? CELLAR_REASON_NO_STATE
+                                                                     : CELLAR_REASON_WINDOW_PASSED;
+        CL_FAIL_BECAUSE(error, CELLAR_REPLAY, reason, from,
+                        "sequence %d cannot continue at %d, %s: rewind, and read again from %d",
+                        (int)seq, (int)first, cellar_reason_text(reason), (int)from);
+    }
+    return CELLAR_OK;
+}
+
 cellar_status cellar_can_continue(const cellar_memory *memory, cellar_seq seq, cellar_pos n,
                                   cellar_pos *replay_from, cellar_error *error)
 {

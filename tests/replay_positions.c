@@ -13,6 +13,7 @@
  * gives up a position when its cell is used for another, in the order of its cells.)
  */
 #include "replay_positions.h"
+#include "replay_recurrent.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -63,7 +64,7 @@ static void add_tokens(replay_positions *p, const json_t *step, replay_outcome *
 {
     const json_t *positions = json_object_get(step, "pos"), *seqs = json_object_get(step, "seq");
     for (size_t i = 0; i < json_array_size(positions); i++) {
-        int32_t position = number_at(positions, i);
+        int32_t position = number_at(positions, i) + p->ahead;
         const json_t *members = json_array_get(seqs, i);
         for (size_t j = 0; j < json_array_size(members); j++) {
             int32_t seq = number_at(members, j);
@@ -212,6 +213,10 @@ void replay_positions_check(const replay_positions *p, const model *m, const cel
     int32_t size = largest_window(m, &is_everywhere);
     for (int32_t s = 0; s < (int32_t)p->n_sequences; s++) {
         int32_t first = smallest(row_of(p, s)), last = largest(row_of(p, s)), latest = first;
+        if (!replay_attends(m)) {
+            first = latest =
+                last; /* a state is that after the last token, and nothing else is held */
+        }
         int32_t begin = last + 1 - size + 1; /* of what the next token looks at */
         if (is_everywhere) {
             latest = begin > number_at(min, (size_t)s) ? begin : number_at(min, (size_t)s);

@@ -15,6 +15,7 @@
 
 typedef struct replay_positions {
     uint32_t n_sequences;
+    cellar_pos ahead;     /* of where a step's tokens stand in the trace; 0 but for refusals */
     bool *held;           /* [n_sequences][REPLAY_POSITIONS] */
     bool *saved;          /* the same, at the last state_save */
     bool *saved_sequence; /* [REPLAY_POSITIONS], at the last state_seq_save */

@@ -8,6 +8,7 @@
  */
 #include "replay.h"
 #include "replay_positions.h"
+#include "replay_recurrent.h"
 #include "replay_state.h"
 
 #include <inttypes.h>
@@ -38,6 +39,7 @@ typedef struct replay {
      * is right is shown by unit_arch_attention.
      */
     bool is_reference_wrong;
+    bool has_refused;                /* what the trace has done: replay_recurrent.h */
     replay_state whole, of_sequence; /* as they were saved last */
     replay_positions given;          /* what sequences would hold without windows */
 } replay;
@@ -194,6 +196,14 @@ static void compare_logits(replay *r, const replay_batch *b)
     }
 }
 
+/* How far the tokens of a step stand behind the trace's positions: the first tells of all. */
+static cellar_pos ahead_of_trace(const replay *r, const replay_batch *b)
+{
+    return r->has_refused && b->seq_begin[1] > 0
+               ? cellar_position_max(engine_memory(r->engine), b->seqs[0]) + 1 - b->positions[0]
+               : 0;
+}
+
 static void do_decode(replay *r)
 {
     replay_batch b = {.n_tokens = count(r, "tok"), .n_wanted = count(r, "out")};
@@ -205,6 +215,10 @@ static void do_decode(replay *r)
         fill_batch(r, &b);
     }
     if (!has_failed(r)) {
+        r->given.ahead = ahead_of_trace(r, &b);
+        for (uint32_t i = 0; i < b.n_tokens; i++) {
+            b.positions[i] += r->given.ahead;
+        }
         const cellar_batch batch = as_batch(&b);
         cellar_error error;
         cellar_status status = engine_decode(r->engine, &batch, b.wanted, b.n_wanted, b.logits,
@@ -241,6 +255,16 @@ static void do_encode(replay *r)
 
 /* ---- the other steps ------------------------------------------------------------------------ */
 
+/* A step that a memory with states must refuse: replay_recurrent.h. */
+static void check_refusal(replay *r, cellar_status status)
+{
+    r->has_refused = true;
+    r->is_reference_wrong |= replay_refusal_makes_wrong(r->model, r->step);
+    if (status != CELLAR_REFUSED) {
+        replay_fail(r->outcome, "'%s', expected a refusal", cellar_status_text(status));
+    }
+}
+
 static void do_remove(replay *r)
 {
     cellar_memory *memory = engine_memory(r->engine);
@@ -251,7 +275,9 @@ static void do_remove(replay *r)
     for (int32_t i = first; i <= last && status == CELLAR_OK && !has_failed(r); i++) {
         status = cellar_remove(memory, i, argument(r, 1), argument(r, 2), &error);
     }
-    if ((status == CELLAR_OK) != json_is_true(json_object_get(r->step, "ret"))) {
+    if (replay_must_be_refused(r->model, r->step)) {
+        check_refusal(r, status);
+    } else if ((status == CELLAR_OK) != json_is_true(json_object_get(r->step, "ret"))) {
         replay_fail(r->outcome, "seq_rm gave '%s'", cellar_status_text(status));
     }
 }
@@ -289,6 +315,10 @@ static void do_shift(replay *r)
     cellar_error error;
     cellar_status status = cellar_shift(engine_memory(r->engine), argument(r, 0), argument(r, 1),
                                         argument(r, 2), argument(r, 3), &error);
+    if (replay_must_be_refused(r->model, r->step)) {
+        check_refusal(r, status);
+        return;
+    }
     check_status(r, status, &error);
 }
 
@@ -297,6 +327,10 @@ static void do_divide(replay *r)
     cellar_error error;
     cellar_status status = cellar_divide(engine_memory(r->engine), argument(r, 0), argument(r, 1),
                                          argument(r, 2), argument(r, 3), &error);
+    if (replay_must_be_refused(r->model, r->step)) {
+        check_refusal(r, status);
+        return;
+    }
     check_status(r, status, &error);
 }
 
@@ -369,7 +403,8 @@ static void check_positions(const replay *r)
 {
     const cellar_memory *memory = engine_memory(r->engine);
     const json_t *min = json_object_get(r->step, "pmin"), *max = json_object_get(r->step, "pmax");
-    const bool is_windowed = replay_positions_are_windowed(r->model);
+    const bool is_windowed = replay_positions_are_windowed(r->model) || r->has_refused ||
+                             replay_is_hybrid(r->model);
     if (is_windowed && !has_failed(r)) {
         replay_positions_check(&r->given, r->model, memory, min, r->outcome);
     }
@@ -378,7 +413,8 @@ static void check_positions(const replay *r)
         cellar_pos found_max = cellar_position_max(memory, (cellar_seq)i);
         int32_t wanted_min = integer_at(r, min, i), wanted_max = integer_at(r, max, i);
         if (r->has_kept && i != r->kept) wanted_min = wanted_max = -1;
-        if (is_windowed) wanted_min = found_min; /* was checked above */
+        if (is_windowed) wanted_min = found_min; /* was checked above, and so was the other: */
+        if (r->has_refused) wanted_max = found_max;
         if (found_min != wanted_min || found_max != wanted_max) {
             replay_fail(r->outcome,
                         "sequence %" PRIu32 " holds %" PRId32 "..%" PRId32 ", expected %" PRId32
@@ -400,7 +436,7 @@ static void run_steps(replay *r, const json_t *steps)
         r->step = step;
         r->step_worst = 0;
         kind->run(r);
-        if (!has_failed(r)) {
+        if (!has_failed(r) && !replay_must_be_refused(r->model, step)) {
             replay_positions_apply(&r->given, step, r->outcome);
         }
         check_positions(r);
@@ -467,6 +503,7 @@ void replay_run(const model *m, const replay_config *config, const json_t *run,
     }
     replay r = {.model = m, .config = config, .settings = settings, .outcome = outcome};
     cellar_error error;
+    r.is_reference_wrong = replay_reference_overruns(m);
     cellar_status status = engine_create(m, &options, &r.engine, &error);
     check_status(&r, status, &error);
     if (!replay_positions_create(&r.given, config->n_sequences)) {

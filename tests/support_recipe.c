@@ -104,6 +104,11 @@ void recipe_set_float(recipe *r, const char *key, double value)
     set(r, key, GGUF_FLOAT32)->number = value;
 }
 
+void recipe_set_bool(recipe *r, const char *key, bool value)
+{
+    set(r, key, GGUF_BOOL)->number = value;
+}
+
 void recipe_set_text(recipe *r, const char *key, const char *value)
 {
     snprintf(set(r, key, GGUF_STRING)->text, NAME, "%s", value);
@@ -189,6 +194,9 @@ static void write_key(gguf_writer *writer, const recipe_key *key)
     switch (key->type) {
     case GGUF_FLOAT32:
         gguf_writer_add_float(writer, key->name, (float)key->number);
+        break;
+    case GGUF_BOOL:
+        gguf_writer_add_bool(writer, key->name, key->number != 0);
         break;
     case GGUF_STRING:
         gguf_writer_add_string(writer, key->name, key->text);

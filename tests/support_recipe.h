@@ -17,6 +17,7 @@
 #ifndef TESTS_SUPPORT_RECIPE_H
 #define TESTS_SUPPORT_RECIPE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -32,6 +33,7 @@ void recipe_destroy(recipe *r);
 /* Keys, without the architecture's name; those that begin with "tokenizer." are taken whole. */
 void recipe_set_u32(recipe *r, const char *key, uint32_t value);
 void recipe_set_float(recipe *r, const char *key, double value);
+void recipe_set_bool(recipe *r, const char *key, bool value);
 void recipe_set_text(recipe *r, const char *key, const char *value);
 void recipe_set_i32s(recipe *r, const char *key, const int32_t *values, size_t n);
 void recipe_drop_key(recipe *r, const char *key); /* which is there */

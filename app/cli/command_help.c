@@ -38,6 +38,10 @@ const command commands[] = {
      command_session_help},
     {"inspect", "show what is inside a model or session file", command_inspect,
      command_inspect_help},
+    {"perplexity", "measure how well a model foretells a text", command_perplexity,
+     command_perplexity_help},
+    {"tokenize", "show the tokens of a text", command_tokenize, command_tokenize_help},
+    {"detokenize", "turn token ids back into text", command_detokenize, command_detokenize_help},
     {"help", "explain a command", command_help, help_help},
     {"version", "print version, kernels and built-in model", command_version, version_help},
 };

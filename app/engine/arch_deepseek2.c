@@ -11,6 +11,10 @@
  * attention.q_lora_rank queries pass through attn_q_a, its norm and attn_q_b; without it ("lite") there
  * is attn_q.
  *
+ * The first leading_dense_block_count layers have an ordinary feed-forward, the others experts, some of
+ * which all tokens read (block_experts.h). Weights are those of the chosen experts, divided by their
+ * sum where the file says so.
+ *
  * YaRN (rope.scaling.type yarn, factor s). The authors' code multiplies the rotating elements by
  * m(s, mscale) / m(s, mscale_all_dim) and scores by m(s, mscale_all_dim)^2, with m(s, a) = 1 + 0.1 a ln s.
  * A file states 0.1 * mscale_all_dim as rope.scaling.yarn_log_multiplier and nothing of mscale. So: with
@@ -25,6 +29,7 @@
 #include <stdio.h>
 
 #include "engine/block_latent_attention.h"
+#include "engine/model_experts.h"
 #include "report.h"
 
 typedef struct deepseek_layer {
@@ -32,6 +37,7 @@ typedef struct deepseek_layer {
     block_latent_attention attention;
     block_norm ffn_norm;
     block_ffn ffn;
+    block_experts experts; /* in the place of ffn, if there are any */
 } deepseek_layer;
 
 /* What the metadata says before the tensors are looked at. */
@@ -42,6 +48,7 @@ typedef struct deepseek_shape {
     bool is_absorbed;
     double epsilon, scale;
     cellar_rope rope;
+    model_experts experts;
 } deepseek_shape;
 
 /* ---- metadata ---------------------------------------------------------------------------------- */
@@ -101,23 +108,10 @@ static cellar_status read_rope(model *m, deepseek_shape *s, cellar_error *error)
     return CELLAR_OK;
 }
 
-static cellar_status refuse_experts(const model *m, const deepseek_shape *s, cellar_error *error)
-{
-    uint32_t n_experts;
-    cellar_status status = model_read_u32_or(m, "expert_count", 0, UINT32_MAX, 0, &n_experts,
-                                             error);
-    if (status == CELLAR_OK && n_experts > 0 && s->n_dense < m->n_layers) {
-        return report(error, CELLAR_UNSUPPORTED, -1,
-                      "deepseek2.expert_count: expected 0 (mixtures of experts are not supported "
-                      "under this name), found %" PRIu32,
-                      n_experts);
-    }
-    return status;
-}
-
 static cellar_status read_shape(model *m, deepseek_shape *s, cellar_error *error)
 {
     s->is_absorbed = !model_has_part(m, 0, "attn_kv_b");
+    s->experts = (model_experts){.kind = BLOCK_ROUTER_SOFTMAX, .activation = BLOCK_SILU};
     cellar_status status;
     if ((status = read_heads(m, s, error)) || (status = read_rope(m, s, error)) ||
         (status = model_read_u32(m, "feed_forward_length", 1, MODEL_MAX_FF, &s->n_ff, error)) ||
@@ -132,7 +126,7 @@ static cellar_status read_shape(model *m, deepseek_shape *s, cellar_error *error
         return model_refuse_key(m, "attention.head_count", "heads of fewer elements together",
                                 s->n_heads, error);
     }
-    return refuse_experts(m, s, error);
+    return model_read_experts(m, &s->experts, error);
 }
 
 /* ---- tensors ----------------------------------------------------------------------------------- */
@@ -234,6 +228,9 @@ static cellar_status load_layer(model *m, const deepseek_shape *s, uint32_t i, c
                                   error))) {
         return status;
     }
+    if (s->experts.n > 0 && i >= s->n_dense) {
+        return model_load_experts(m, i, &s->experts, s->n_ff, &to->experts, error);
+    }
     return model_load_ffn(m, i, s->n_ff, true, BLOCK_SILU, &to->ffn, error);
 }
 
@@ -267,7 +264,11 @@ static cellar_status run_layers(const model *m, const block_context *c, cellar_e
             return status;
         }
         block_norm_run(&layers[i].ffn_norm, c, c->x, c->h, c->n_tokens);
-        block_ffn_run(&layers[i].ffn, c, c->h, c->added, c->x);
+        if (layers[i].experts.n > 0) {
+            block_experts_run(&layers[i].experts, c, c->h, c->added, c->x);
+        } else {
+            block_ffn_run(&layers[i].ffn, c, c->h, c->added, c->x);
+        }
     }
     return CELLAR_OK;
 }

@@ -28,6 +28,7 @@ typedef struct member {
 /* The buffers of one run. */
 typedef struct room {
     float *logits;   /* [n_tokens][n] of the router */
+    float *groups;   /* [n_groups] ranks of one token's */
     choice *choices; /* [n_tokens][n_used] by rising expert */
     member *members; /* [n_tokens] */
     float *x;        /* [n_tokens][n_embd] what an expert reads */
@@ -38,7 +39,7 @@ typedef struct room {
 static uint64_t own_room(const block_experts *e)
 {
     uint64_t n_embd = e->router.weight.n_in;
-    return block_room(e->n) + block_room(e->n_used * NUMBERS(choice)) +
+    return block_room(e->n) + block_room(e->n_groups) + block_room(e->n_used * NUMBERS(choice)) +
            block_room(NUMBERS(member)) + 2 * block_room(n_embd);
 }
 
@@ -53,6 +54,7 @@ static void cut_room(const block_experts *e, const block_context *c, room *r)
 {
     float *left = c->scratch;
     r->logits = block_cut(&left, c, e->n);
+    r->groups = block_cut(&left, c, e->n_groups);
     r->choices = (choice *)(void *)block_cut(&left, c, e->n_used * NUMBERS(choice));
     r->members = (member *)(void *)block_cut(&left, c, NUMBERS(member));
     r->x = block_cut(&left, c, c->n_embd);
@@ -84,6 +86,41 @@ static float rank(const block_experts *e, const float *p, uint32_t expert)
     return e->choice_bias == NULL ? p[expert] : p[expert] + e->choice_bias[expert];
 }
 
+/* The rank of a group: of its best expert, or of its best two together. NaN is left out. */
+static float rank_group(const block_experts *e, const float *p, uint32_t group)
+{
+    const uint32_t size = e->n / e->n_groups;
+    float best = -INFINITY, second = -INFINITY;
+    for (uint32_t i = group * size; i < (group + 1) * size; i++) {
+        float its = rank(e, p, i);
+        if (its > best) {
+            second = best;
+            best = its;
+        } else if (its > second) {
+            second = its;
+        }
+    }
+    return e->kind == BLOCK_ROUTER_SIGMOID && size > 1 ? best + second : best;
+}
+
+/* Experts of other groups than the best can not be chosen; of equal ones the first is better. */
+static void leave_out_groups(const block_experts *e, float *p, float *ranks)
+{
+    const uint32_t size = e->n / e->n_groups;
+    for (uint32_t group = 0; group < e->n_groups; group++) {
+        ranks[group] = rank_group(e, p, group);
+    }
+    for (uint32_t group = 0; group < e->n_groups; group++) {
+        uint32_t n_better = 0;
+        for (uint32_t i = 0; i < e->n_groups; i++) {
+            n_better += ranks[i] > ranks[group] || (ranks[i] == ranks[group] && i < group);
+        }
+        for (uint32_t i = 0; n_better >= e->n_groups_used && i < size; i++) {
+            p[group * size + i] = TAKEN;
+        }
+    }
+}
+
 /* The best expert whose p is not TAKEN; NaN comes last. */
 static uint32_t next_best(const block_experts *e, const float *p)
 {
@@ -113,10 +150,13 @@ static void sort_by_expert(choice *chosen, uint32_t n)
 }
 
 /* Experts and weights of one token from what the router says of it, which is changed. */
-static void choose(const block_experts *e, float *p, choice *chosen)
+static void choose(const block_experts *e, float *p, float *groups, choice *chosen)
 {
     double sum = 0;
     make_probabilities(e->kind, p, e->n);
+    if (e->n_groups > 1) {
+        leave_out_groups(e, p, groups);
+    }
     for (uint32_t i = 0; i < e->n_used; i++) {
         chosen[i].expert = next_best(e, p);
         chosen[i].weight = p[chosen[i].expert];
@@ -138,7 +178,7 @@ static void choose_for_all(const block_experts *e, const block_context *c, const
     const block_product product = {.linear = &e->router, .x = x, .y = r->logits};
     block_multiply(c, &product, 1, c->n_tokens);
     for (uint32_t t = 0; t < c->n_tokens; t++) {
-        choose(e, r->logits + (size_t)t * e->n, r->choices + (size_t)t * e->n_used);
+        choose(e, r->logits + (size_t)t * e->n, r->groups, r->choices + (size_t)t * e->n_used);
     }
 }
 

@@ -139,6 +139,11 @@ static cellar_status describe_memory(const model *m, const engine_options *optio
         if (m->near_divisors != NULL && options->n_cells / n_pools <= m->near_context) {
             out->layers[i].rope.factors = m->near_divisors;
         }
+        /* A row that is both K and V cannot be turned, and a state is no row. */
+        if (out->layers[i].kind == CELLAR_LAYER_ATTENTION && !out->layers[i].v_in_k) {
+            out->layers[i].rotate_k = options->rotate_k;
+            out->layers[i].rotate_v = options->rotate_v;
+        }
     }
     out->config = cellar_config_init();
     out->config.n_layers = n_layers;

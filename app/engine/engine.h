@@ -33,6 +33,8 @@ typedef struct engine_options {
     cellar_split split; /* of batches into micro-batches; default CELLAR_SPLIT_AUTO */
     uint32_t n_threads; /* 1..512; default 1 */
     cellar_type k_type, v_type; /* of stored rows; default CELLAR_F16 */
+    /* As in cellar_layer, of every layer that can have it; default false. */
+    bool rotate_k, rotate_v;
 
     /* As in cellar_config, with its defaults. */
     uint32_t n_sequences; /* 0: as many as pools */

@@ -18,6 +18,7 @@
     X(cohere2, "cohere2")                                                                          \
     X(command_r, "command-r")                                                                      \
     X(deepseek2, "deepseek2")                                                                      \
+    X(falcon_h1, "falcon-h1")                                                                      \
     X(gemma, "gemma")                                                                              \
     X(gemma2, "gemma2")                                                                            \
     X(gemma3, "gemma3")                                                                            \
@@ -25,7 +26,11 @@
     X(granite, "granite")                                                                          \
     X(granite_swa, "granite_swa")                                                                  \
     X(granitemoe, "granitemoe")                                                                    \
+    X(jamba, "jamba")                                                                              \
+    X(lfm2, "lfm2")                                                                                \
     X(llama, "llama")                                                                              \
+    X(mamba, "mamba")                                                                              \
+    X(mamba2, "mamba2")                                                                            \
     X(mpt, "mpt")                                                                                  \
     X(phi3, "phi3")                                                                                \
     X(qwen2, "qwen2")                                                                              \
@@ -33,6 +38,8 @@
     X(qwen2vl, "qwen2vl")                                                                          \
     X(qwen3, "qwen3")                                                                              \
     X(qwen3moe, "qwen3moe")                                                                        \
+    X(rwkv6, "rwkv6")                                                                              \
+    X(rwkv7, "rwkv7")                                                                              \
     X(starcoder2, "starcoder2")                                                                    \
     X(t5, "t5")
 

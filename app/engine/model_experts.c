@@ -17,17 +17,21 @@ typedef enum gating {
     GATING_SIGMOID = 2
 } gating;
 
-static cellar_status refuse_groups(const model *m, cellar_error *error)
+/* Groups of neighbours, of which a token's experts come from a few. */
+static cellar_status read_groups(const model *m, model_experts *plan, cellar_error *error)
 {
-    uint32_t n_groups;
-    cellar_status status = model_read_u32_or(m, "expert_group_count", 0, UINT32_MAX, 0, &n_groups,
-                                             error);
-    if (status == CELLAR_OK && n_groups > 1) {
-        return report(
-            error, CELLAR_UNSUPPORTED, -1,
-            "%s.expert_group_count: expected at most 1 (choosing groups of experts is not "
-            "supported), found %" PRIu32,
-            m->architecture->name, n_groups);
+    static const char groups[] = "expert_group_count", used[] = "expert_group_used_count";
+    cellar_status status = model_read_u32_or(m, groups, 0, plan->n, 0, &plan->n_groups, error);
+    if (status != CELLAR_OK || plan->n_groups <= 1) {
+        return status;
+    }
+    if (plan->n % plan->n_groups != 0) {
+        return model_refuse_key(m, groups, "a divisor of expert_count", plan->n_groups, error);
+    }
+    status = model_read_u32(m, used, 1, plan->n_groups, &plan->n_groups_used, error);
+    if (status == CELLAR_OK && plan->n_used > plan->n_groups_used * (plan->n / plan->n_groups)) {
+        return model_refuse_key(m, used, "groups that hold expert_used_count experts",
+                                plan->n_groups_used, error);
     }
     return status;
 }
@@ -92,7 +96,7 @@ cellar_status model_read_experts(const model *m, model_experts *plan, cellar_err
         (status = read_gating(m, &plan->kind, error))) {
         return status;
     }
-    return refuse_groups(m, error);
+    return read_groups(m, plan, error);
 }
 
 /* ---- a layer ----------------------------------------------------------------------------------- */
@@ -193,6 +197,8 @@ cellar_status model_load_experts(model *m, uint32_t layer, const model_experts *
     }
     *out = (block_experts){.n = plan->n,
                            .n_used = plan->n_used,
+                           .n_groups = plan->n_groups,
+                           .n_groups_used = plan->n_groups_used,
                            .kind = plan->kind,
                            .is_renormalised = plan->is_renormalised,
                            .scale = (float)plan->scale,

@@ -21,16 +21,17 @@ typedef struct model_experts {
 
     /* Of the file. */
     uint32_t n, n_used;
-    uint32_t n_ff;        /* width of an expert; 0: that of the layer */
-    uint32_t n_shared_ff; /* width of the shared part; 0: there is none */
+    uint32_t n_groups, n_groups_used; /* n_groups 0: none */
+    uint32_t n_ff;                    /* width of an expert; 0: that of the layer */
+    uint32_t n_shared_ff;             /* width of the shared part; 0: there is none */
     double scale;
 } model_experts;
 
 /*
  * Read expert_count (absent or 0: none, and nothing else is read), expert_used_count,
  * expert_feed_forward_length, expert_shared_count, expert_shared_feed_forward_length,
- * expert_weights_scale, expert_weights_norm, expert_gating_func. Groups of experts are
- * CELLAR_UNSUPPORTED.
+ * expert_weights_scale, expert_weights_norm, expert_gating_func, expert_group_count and
+ * expert_group_used_count.
  */
 cellar_status model_read_experts(const model *m, model_experts *plan, cellar_error *error);
 

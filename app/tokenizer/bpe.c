@@ -5,9 +5,10 @@
  * index says where those of each left side begin, so a look-up is one binary search among a few,
  * at most some thousand, entries; no file can make it slow.
  *
- * A merge whose sides or result are no tokens makes a byte-level file corrupt: ids would silently
- * differ from those the model was trained on. Over characters such merges are left out: there
- * added tokens, which are matched before any merging, are spelled with plain spaces.
+ * A merge whose sides or result are no normal tokens makes a byte-level file corrupt: ids would
+ * silently differ from those the model was trained on, or text that somebody types become a control
+ * token. Over characters such merges are left out: there they lead to user-defined tokens, which
+ * are matched before any merging.
  */
 #include "tokenizer/bpe.h"
 
@@ -222,8 +223,7 @@ static cellar_token find_word(bpe_text *t, const char *word, size_t length)
         }
         n += byte_text_put((unsigned char)word[i], t->spelled + n);
     }
-    cellar_token id = vocabulary_find(v, t->spelled, n);
-    return id >= 0 && v->types[id] == TOKEN_NORMAL ? id : -1;
+    return vocabulary_find(v, t->spelled, n);
 }
 
 static bool encode_word(bpe_text *t, const char *word, size_t length)

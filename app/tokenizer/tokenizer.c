@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "report.h"
+#include "tokenizer/greedy.h"
 #include "tokenizer/id_list.h"
 #include "tokenizer/spm.h"
 #include "tokenizer/tokenizer_internal.h"
@@ -105,14 +106,35 @@ static cellar_status append(id_list *ids, cellar_token id, cellar_error *error)
     return CELLAR_OK;
 }
 
+/* A space that is put is read by itself. */
+static cellar_status encode_greedily(const tokenizer *tok, const char *text, size_t length,
+                                     bool add_space, id_list *ids, cellar_error *error)
+{
+    cellar_status status = CELLAR_OK;
+    if (add_space) {
+        status = greedy_encode(&tok->normal, tok->unknown, " ", 1, ids, error);
+    }
+    if (status == CELLAR_OK) {
+        status = greedy_encode(&tok->normal, tok->unknown, text, length, ids, error);
+    }
+    return status;
+}
+
 /* An ordinary stretch: what the algorithms are for. */
 static cellar_status encode_stretch(const tokenizer *tok, const char *text, size_t length,
                                     bool add_space, id_list *ids, cellar_error *error)
 {
-    if (tok->kind == TOKENIZER_SPM) {
+    switch (tok->kind) {
+    case TOKENIZER_SPM:
         return spm_encode(&tok->vocabulary, tok->unknown, text, length, add_space, ids, error);
+    case TOKENIZER_UNIGRAM:
+        return unigram_encode(&tok->unigram, tok->unknown, text, length, add_space, ids, NULL,
+                              error);
+    case TOKENIZER_GREEDY:
+        return encode_greedily(tok, text, length, add_space, ids, error);
+    default:
+        return bpe_encode(&tok->bpe, tok->unknown, text, length, add_space, ids, NULL, error);
     }
-    return bpe_encode(&tok->bpe, tok->unknown, text, length, add_space, ids, NULL, error);
 }
 
 /* The text between BOS and EOS: ordinary stretches and the special tokens between them. */

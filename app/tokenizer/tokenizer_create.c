@@ -22,13 +22,15 @@ typedef struct algorithm {
     const char *name;
     tokenizer_kind kind;
     bool has_usual_ids;
-    bool adds_bos, adds_space; /* unless the file says otherwise */
+    bool adds_bos, adds_eos, adds_space; /* unless the file says otherwise */
 } algorithm;
 
 static const algorithm algorithms[] = {
-    {"llama", TOKENIZER_SPM, true, true, true},
-    {"gpt2", TOKENIZER_BYTES, false, false, false},
-    {"gemma4", TOKENIZER_CHARACTERS, false, true, false},
+    {"llama", TOKENIZER_SPM, true, true, false, true},
+    {"gpt2", TOKENIZER_BYTES, false, false, false, false},
+    {"gemma4", TOKENIZER_CHARACTERS, false, true, false, false},
+    {"t5", TOKENIZER_UNIGRAM, false, false, true, true},
+    {"rwkv", TOKENIZER_GREEDY, false, false, false, false},
 };
 
 /* The names, as in "a", "b" or "c". */
@@ -143,7 +145,7 @@ static cellar_status read_switches(const gguf_file *file, const algorithm *a, to
         bool *is_on;
     } all[] = {
         {"tokenizer.ggml.add_bos_token", adds_bos, &tok->adds_bos},
-        {"tokenizer.ggml.add_eos_token", false, &tok->adds_eos},
+        {"tokenizer.ggml.add_eos_token", a->adds_eos, &tok->adds_eos},
         {"tokenizer.ggml.add_space_prefix", a->adds_space, &tok->adds_space},
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
@@ -165,7 +167,10 @@ static cellar_status read_vocabulary(const gguf_file *file, tokenizer *tok, cell
 {
     const pre_tokenizer *pre = NULL;
     const bool has_merges = tok->kind == TOKENIZER_BYTES || tok->kind == TOKENIZER_CHARACTERS;
-    const vocabulary_wishes wishes = {.scores = !has_merges, .finds_all = has_merges};
+    const vocabulary_wishes wishes = {
+        .scores = tok->kind == TOKENIZER_SPM || tok->kind == TOKENIZER_UNIGRAM,
+        .is_escaped = tok->kind == TOKENIZER_GREEDY,
+    };
     cellar_status status = CELLAR_OK;
     if (tok->kind == TOKENIZER_BYTES) {
         status = read_pre_tokenizer(file, &pre, error);
@@ -175,6 +180,12 @@ static cellar_status read_vocabulary(const gguf_file *file, tokenizer *tok, cell
     }
     if (status == CELLAR_OK && has_merges) {
         status = bpe_create(file, &tok->vocabulary, pre, &tok->bpe, error);
+    }
+    if (status == CELLAR_OK && tok->kind == TOKENIZER_UNIGRAM) {
+        status = unigram_create(file, &tok->vocabulary, &tok->unigram, error);
+    }
+    if (status == CELLAR_OK && tok->kind == TOKENIZER_GREEDY) {
+        status = prefix_set_create(&tok->vocabulary, 1u << TOKEN_NORMAL, &tok->normal, error);
     }
     return status;
 }
@@ -231,8 +242,10 @@ cellar_status tokenizer_create(const gguf_file *file, tokenizer **out, cellar_er
 void tokenizer_destroy(tokenizer *tok)
 {
     if (tok != NULL) {
-        special_free(&tok->specials);
+        prefix_set_free(&tok->specials);
         bpe_free(&tok->bpe);
+        unigram_free(&tok->unigram);
+        prefix_set_free(&tok->normal);
         vocabulary_free(&tok->vocabulary);
         free(tok);
     }

@@ -2,8 +2,8 @@
  * tokenizer_decode.c: token ids to text.
  *
  * A token's bytes depend on how its vocabulary spells texts: SentencePiece has U+2581 for a space
- * and byte tokens, byte-level BPE a character for each byte. Special tokens are spelled as they are
- * in both. The spaces that encoding put before ordinary text are taken away again, by the same rule
+ * and byte tokens, byte-level BPE a character for each byte, RWKV's the bytes themselves. Special
+ * tokens are spelled as they are in all. The spaces that encoding put before ordinary text are taken away again, by the same rule
  * (tokenizer_adds_space_after).
  *
  * The bytes are counted first and written afterwards, so nothing grows. Fails only for want of
@@ -65,6 +65,19 @@ static size_t copy_as_is(const char *data, size_t length, char *to, size_t capac
     return length;
 }
 
+/* A text as this kind of vocabulary spells it. */
+static size_t copy_normal(const tokenizer *tok, gguf_string text, char *to, size_t capacity)
+{
+    switch (tok->kind) {
+    case TOKENIZER_BYTES:
+        return copy_bytes(text, to, capacity);
+    case TOKENIZER_GREEDY:
+        return copy_as_is(text.data, text.length, to, capacity);
+    default:
+        return copy_with_spaces(text, to, capacity);
+    }
+}
+
 size_t tokenizer_piece(const tokenizer *tok, cellar_token id, bool show_special, char *to,
                        size_t capacity)
 {
@@ -79,8 +92,7 @@ size_t tokenizer_piece(const tokenizer *tok, cellar_token id, bool show_special,
     }
     case TOKEN_NORMAL:
     case TOKEN_UNUSED:
-        return tok->kind == TOKENIZER_BYTES ? copy_bytes(text, to, capacity)
-                                            : copy_with_spaces(text, to, capacity);
+        return copy_normal(tok, text, to, capacity);
     default: /* found in a text letter by letter, so given back letter by letter */
         return copy_as_is(text.data, text.length, to, capacity);
     }

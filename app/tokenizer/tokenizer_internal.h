@@ -10,19 +10,24 @@
 #include "tokenizer/bpe.h"
 #include "tokenizer/special.h"
 #include "tokenizer/tokenizer.h"
+#include "tokenizer/unigram.h"
 #include "tokenizer/vocabulary.h"
 
 typedef enum tokenizer_kind {
     TOKENIZER_SPM,        /* SentencePiece, byte-pair encoding by scores */
     TOKENIZER_BYTES,      /* byte-pair encoding of bytes */
     TOKENIZER_CHARACTERS, /* byte-pair encoding of characters */
+    TOKENIZER_UNIGRAM,    /* SentencePiece, the best sum of scores */
+    TOKENIZER_GREEDY,     /* the longest token */
 } tokenizer_kind;
 
 struct tokenizer {
     tokenizer_kind kind;
     vocabulary vocabulary;
-    special_texts specials;
+    prefix_set specials;
     bpe bpe;                        /* of the two kinds that merge by rank */
+    unigram unigram;                /* of TOKENIZER_UNIGRAM */
+    prefix_set normal;              /* of TOKENIZER_GREEDY: the tokens it picks from */
     cellar_token bos, eos, unknown; /* -1: none */
     cellar_token eot, eom;          /* end of a turn, of a message; -1: none */
     bool adds_bos, adds_eos, adds_space;

@@ -87,12 +87,21 @@ static bool has_inner_space(gguf_string text)
     return false;
 }
 
-/* Enter the tokens that are normal, or those that are not. */
-static cellar_status enter(vocabulary *v, bool normal, cellar_error *error)
+static cellar_status build_table(vocabulary *v, cellar_error *error)
 {
+    uint32_t n_slots = 2;
+    while (n_slots / 2 < v->n) { /* n < 2^24 by gguf.h, so this ends well below 2^32 */
+        n_slots *= 2;
+    }
+    v->slots = malloc(n_slots * sizeof *v->slots);
+    if (v->slots == NULL) {
+        return report(error, CELLAR_NO_MEMORY, -1, "no memory for %u tokens", (unsigned)v->n);
+    }
+    memset(v->slots, 0xff, n_slots * sizeof *v->slots); /* every id -1 */
+    v->slot_mask = n_slots - 1;
     for (uint32_t i = 0; i < v->n; i++) {
         gguf_string text = v->texts[i];
-        if ((v->types[i] == TOKEN_NORMAL) != normal || text.length == 0) {
+        if (v->types[i] != TOKEN_NORMAL || text.length == 0) {
             continue;
         }
         uint32_t hash = hash_text(text.data, text.length);
@@ -108,25 +117,6 @@ static cellar_status enter(vocabulary *v, bool normal, cellar_error *error)
         v->has_inner_space = v->has_inner_space || has_inner_space(text);
     }
     return CELLAR_OK;
-}
-
-static cellar_status build_table(vocabulary *v, bool finds_all, cellar_error *error)
-{
-    uint32_t n_slots = 2;
-    while (n_slots / 2 < v->n) { /* n < 2^24 by gguf.h, so this ends well below 2^32 */
-        n_slots *= 2;
-    }
-    v->slots = malloc(n_slots * sizeof *v->slots);
-    if (v->slots == NULL) {
-        return report(error, CELLAR_NO_MEMORY, -1, "no memory for %u tokens", (unsigned)v->n);
-    }
-    memset(v->slots, 0xff, n_slots * sizeof *v->slots); /* every id -1 */
-    v->slot_mask = n_slots - 1;
-    cellar_status status = enter(v, true, error);
-    if (status == CELLAR_OK && finds_all) {
-        status = enter(v, false, error);
-    }
-    return status;
 }
 
 /* ---- byte tokens ---------------------------------------------------------------------------- */
@@ -343,7 +333,7 @@ cellar_status vocabulary_read(const gguf_file *file, vocabulary_wishes wishes, v
         status = find_byte_tokens(v, error);
     }
     if (status == CELLAR_OK) {
-        status = build_table(v, wishes.finds_all, error);
+        status = build_table(v, error);
     }
     if (status != CELLAR_OK) {
         vocabulary_free(v);

@@ -8,8 +8,7 @@
  * unused and byte tokens are not found by their spelling, so nobody gets a control token, or a
  * line break, by typing its name; user-defined ones are matched before merging (special.h). Of
  * several tokens with one text the lowest id is found. Empty texts (real files pad with them) are
- * never found. Where merges name tokens (bpe.h) those of all types must be found, normal ones
- * first; then what typed text may become is for the merges to say.
+ * never found.
  */
 #ifndef APP_VOCABULARY_H
 #define APP_VOCABULARY_H
@@ -39,7 +38,6 @@ typedef struct vocabulary_slot {
 /* What the algorithm calls for. */
 typedef struct vocabulary_wishes {
     bool scores;     /* they must be there; else they are not read */
-    bool finds_all;  /* vocabulary_find finds tokens of every type */
     bool is_escaped; /* texts are written as a Python program would write bytes: \n \xE4 \' */
 } vocabulary_wishes;
 
@@ -67,7 +65,7 @@ cellar_status vocabulary_read(const gguf_file *file, vocabulary_wishes wishes, v
                               cellar_error *error);
 void vocabulary_free(vocabulary *v);
 
-/* The id of a token with this text, normal unless all were wished for, or -1. */
+/* The id of a normal token with this text, or -1. */
 cellar_token vocabulary_find(const vocabulary *v, const char *text, size_t length);
 
 /* The byte of a byte token. */
