@@ -127,6 +127,20 @@ static cellar_status add_word(void *context, const char *word, size_t length)
     return CELLAR_OK;
 }
 
+/* Does an earlier name stand for the same? */
+static bool is_repeated(size_t index)
+{
+    const char *name = pre_tokenizer_name(index);
+    for (size_t i = 0; i < index; i++) {
+        const char *earlier = pre_tokenizer_name(i);
+        if (pre_tokenizer_find(earlier, strlen(earlier)) ==
+            pre_tokenizer_find(name, strlen(name))) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* No more than so many characters looked at for each byte of any text, whatever the pattern. */
 #define MOST_STEPS_PER_BYTE 40
 
@@ -148,7 +162,7 @@ static void words_in_a_row_are_the_text(void **state)
     static const char lively[] = "aB'sst  \n\r\t12\xC2\xBD.,(/\xCC\x81\xE4\xB8\xAD\xC7\x85\xFF\0";
     random_source random;
     random_source_seed(&random, 2019);
-    for (int round = 0; round < 3000; round++) {
+    for (int round = 0; round < 1500; round++) {
         const size_t length = random_source_next(&random) % 80;
         char *text = malloc(length + 1); /* sized so that a read beyond it shows */
         assert_non_null(text);
@@ -159,7 +173,9 @@ static void words_in_a_row_are_the_text(void **state)
         char *exact = realloc(text, length > 0 ? length : 1);
         assert_non_null(exact);
         for (size_t i = 0; pre_tokenizer_name(i) != NULL; i++) {
-            check_split(pre_tokenizer_name(i), exact, length);
+            if (!is_repeated(i)) {
+                check_split(pre_tokenizer_name(i), exact, length);
+            }
         }
         free(exact);
     }
@@ -209,7 +225,9 @@ static void long_runs_take_linear_steps(void **state)
             repeat(text, length, parts[p]);
             text[length - 1] = ending ? 'x' : text[length - 1];
             for (size_t i = 0; pre_tokenizer_name(i) != NULL; i++) {
-                check_split(pre_tokenizer_name(i), text, length);
+                if (!is_repeated(i)) {
+                    check_split(pre_tokenizer_name(i), text, length);
+                }
             }
         }
     }
