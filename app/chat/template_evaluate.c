@@ -179,10 +179,8 @@ bool template_slice(template_run *run, const value *object, const value bounds[3
     int64_t start, stop, step;
     if (object->kind == VALUE_UNDEFINED) return refuse_undefined(run, object);
     if (object->kind == VALUE_TEXT) return slice_text(run, object->text, bounds, out);
-    if (!value_is_sequence(object)) {
-        *out = value_of_undefined(TEMPLATE_TEXT("the slice"));
-        return true;
-    }
+    if (!value_is_sequence(object))
+        return template_fail(run, CELLAR_MISMATCH, "%s has no slices", value_kind_name(object));
     TEMPLATE_TRY(slice_bounds(run, bounds, (int64_t)object->list->n, &start, &stop, &step));
     TEMPLATE_TRY(value_make_list(run, object->kind, 0, out));
     while (step > 0 ? start < stop : start > stop) {

@@ -38,50 +38,7 @@ static template_node *new_pair(template_compiler *compiler, template_node_kind k
     return node;
 }
 
-static template_node *new_constant(template_compiler *compiler, uint32_t offset, value constant)
-{
-    template_node *node = template_new_node(compiler, NODE_CONSTANT, offset);
-    if (node != NULL) node->constant = constant;
-    return node;
-}
-
 /* ---- literals -------------------------------------------------------------------------------- */
-
-static template_node *parse_name(template_compiler *compiler, const template_token *token)
-{
-    static const struct {
-        const char *name;
-        value constant;
-    } constants[] = {
-        {"true", {.kind = VALUE_BOOLEAN, .boolean = true}},
-        {"True", {.kind = VALUE_BOOLEAN, .boolean = true}},
-        {"false", {.kind = VALUE_BOOLEAN, .boolean = false}},
-        {"False", {.kind = VALUE_BOOLEAN, .boolean = false}},
-        {"none", {.kind = VALUE_NONE}},
-        {"None", {.kind = VALUE_NONE}},
-    };
-    for (size_t i = 0; i < sizeof constants / sizeof constants[0]; i++)
-        if (template_token_is(token, LEX_NAME, constants[i].name))
-            return new_constant(compiler, token->offset, constants[i].constant);
-    template_node *node = template_new_node(compiler, NODE_NAME, token->offset);
-    if (node != NULL) node->name = token->text;
-    return node;
-}
-
-/* Literals that stand in a row are one. */
-static template_node *parse_strings(template_compiler *compiler, const template_token *token)
-{
-    template_text text = token->text;
-    while (template_peek(compiler, 0)->kind == LEX_STRING) {
-        const template_text more = template_next(compiler)->text;
-        char *joined = template_syntax_take(compiler, text.length + more.length);
-        if (joined == NULL) return NULL;
-        if (text.length > 0) memcpy(joined, text.data, text.length);
-        if (more.length > 0) memcpy(joined + text.length, more.data, more.length);
-        text = (template_text){joined, text.length + more.length};
-    }
-    return new_constant(compiler, token->offset, value_of_text(text));
-}
 
 /* Items up to the closing bracket, a comma between them; `parse` makes one. */
 static template_node *parse_items(template_compiler *compiler, template_node_kind kind,
@@ -137,13 +94,13 @@ static template_node *parse_primary(template_compiler *compiler)
     const template_token *token = template_next(compiler);
     switch (token->kind) {
     case LEX_NAME:
-        return parse_name(compiler, token);
+        return template_parse_name(compiler, token);
     case LEX_STRING:
-        return parse_strings(compiler, token);
+        return template_parse_strings(compiler, token);
     case LEX_INTEGER:
-        return new_constant(compiler, token->offset, value_of_integer(token->integer));
+        return template_new_constant(compiler, token->offset, value_of_integer(token->integer));
     case LEX_REAL:
-        return new_constant(compiler, token->offset, value_of_real(token->real));
+        return template_new_constant(compiler, token->offset, value_of_real(token->real));
     default:
         break;
     }
@@ -257,7 +214,7 @@ static template_node *parse_call(template_compiler *compiler, template_node *cal
 static template_node *parse_bound(template_compiler *compiler)
 {
     if (is_operator(compiler, ":") || is_operator(compiler, "]"))
-        return new_constant(compiler, template_peek(compiler, 0)->offset, value_of_none());
+        return template_new_constant(compiler, template_peek(compiler, 0)->offset, value_of_none());
     return template_parse_expression(compiler);
 }
 
@@ -292,7 +249,7 @@ static template_node *parse_dot(template_compiler *compiler, template_node *obje
     const template_token *token = template_next(compiler);
     if (token->kind == LEX_INTEGER)
         return new_pair(compiler, NODE_ITEM, offset, object,
-                        new_constant(compiler, offset, value_of_integer(token->integer)));
+                        template_new_constant(compiler, offset, value_of_integer(token->integer)));
     if (token->kind != LEX_NAME) {
         template_syntax_fail(compiler, CELLAR_CORRUPT, token->offset,
                              "behind '.' a name or a number must stand");
@@ -350,11 +307,10 @@ template_node *template_parse_filters(template_compiler *compiler, template_node
 static bool begins_test_argument(const template_compiler *compiler)
 {
     const template_token *token = template_peek(compiler, 0);
-    if (token->kind == LEX_STRING || token->kind == LEX_INTEGER || token->kind == LEX_REAL)
-        return true;
     if (token->kind == LEX_NAME)
         return !is_word(compiler, "else") && !is_word(compiler, "or") && !is_word(compiler, "and");
-    return is_operator(compiler, "(") || is_operator(compiler, "[") || is_operator(compiler, "{");
+    return token->kind == LEX_STRING || token->kind == LEX_INTEGER || token->kind == LEX_REAL ||
+           is_operator(compiler, "(") || is_operator(compiler, "[") || is_operator(compiler, "{");
 }
 
 static template_node *parse_test(template_compiler *compiler, template_node *subject)
@@ -559,24 +515,27 @@ static template_node *parse_not(template_compiler *compiler)
     return node->first == NULL ? NULL : node;
 }
 
-static template_node *parse_and(template_compiler *compiler)
+/* Operands that `word` joins. */
+static template_node *parse_joined(template_compiler *compiler, const char *word,
+                                   template_node_kind kind,
+                                   template_node *(*parse)(template_compiler *))
 {
-    template_node *left = parse_not(compiler);
-    while (left != NULL && is_word(compiler, "and")) {
+    template_node *left = parse(compiler);
+    while (left != NULL && is_word(compiler, word)) {
         const uint32_t offset = template_next(compiler)->offset;
-        left = new_pair(compiler, NODE_AND, offset, left, parse_not(compiler));
+        left = new_pair(compiler, kind, offset, left, parse(compiler));
     }
     return left;
 }
 
+static template_node *parse_and(template_compiler *compiler)
+{
+    return parse_joined(compiler, "and", NODE_AND, parse_not);
+}
+
 static template_node *parse_or(template_compiler *compiler)
 {
-    template_node *left = parse_and(compiler);
-    while (left != NULL && is_word(compiler, "or")) {
-        const uint32_t offset = template_next(compiler)->offset;
-        left = new_pair(compiler, NODE_OR, offset, left, parse_and(compiler));
-    }
-    return left;
+    return parse_joined(compiler, "or", NODE_OR, parse_and);
 }
 
 static template_node *parse_conditional(template_compiler *compiler)

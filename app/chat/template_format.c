@@ -162,7 +162,7 @@ bool template_format_percent(template_run *run, template_text format, const valu
         TEMPLATE_TRY(add_converted(&builder, &v, format.data[at], &c));
     }
     const size_t n = values->kind == VALUE_TUPLE ? values->list->n : 1;
-    if (values->kind != VALUE_DICT && next < n)
+    if (values->kind != VALUE_DICT && values->kind != VALUE_LIST && next < n)
         return template_fail(run, CELLAR_MISMATCH, "the format has fewer places than values");
     *out = value_of_text(template_builder_text(&builder));
     return true;

@@ -213,8 +213,9 @@ static bool filter_items(template_run *run, template_scope *scope, const templat
     return true;
 }
 
+/* *was_whole becomes true if a turn was not left by break or continue. */
 static bool execute_turns(template_run *run, template_scope *scope, const template_node *node,
-                          template_loop *loop)
+                          template_loop *loop, bool *was_whole)
 {
     for (size_t i = 0; i < loop->items->n; i++) {
         loop->at = i;
@@ -226,6 +227,7 @@ static bool execute_turns(template_run *run, template_scope *scope, const templa
         template_flow flow = FLOW_NEXT;
         TEMPLATE_TRY(template_execute(run, turn, node->body, &flow));
         if (flow == FLOW_BREAK) break;
+        if (flow == FLOW_NEXT) *was_whole = true;
     }
     return true;
 }
@@ -239,13 +241,15 @@ static bool execute_for(template_run *run, template_scope *scope, const template
     run->at = node->second->offset;
     TEMPLATE_TRY(value_items(run, &over, &items));
     if (node->items != NULL) TEMPLATE_TRY(filter_items(run, scope, node, &items));
-    if (items->n == 0) return template_execute(run, scope, node->otherwise, flow);
     template_loop *loop = template_take(run, sizeof *loop);
     value_list *fixed = template_take(run, sizeof *fixed);
     if (loop == NULL || fixed == NULL) return false;
     *fixed = *items; /* a list that grows meanwhile is walked as it was */
     *loop = (template_loop){.items = fixed};
-    return execute_turns(run, scope, node, loop);
+    bool was_whole = false;
+    TEMPLATE_TRY(execute_turns(run, scope, node, loop, &was_whole));
+    /* as in Jinja2, a loop of which no turn came to its end has had none */
+    return was_whole || template_execute(run, scope, node->otherwise, flow);
 }
 
 /* Send a captured text through the filters of its block. */

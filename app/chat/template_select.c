@@ -62,8 +62,9 @@ static bool map_attribute(template_run *run, const template_call *call, const va
 bool template_filter_map(template_run *run, const template_call *call, value *out)
 {
     const value_list *items;
-    TEMPLATE_TRY(value_items(run, &call->self, &items));
     TEMPLATE_TRY(value_make_list(run, VALUE_LIST, 0, out));
+    if (!value_is_true(&call->self)) return true; /* none has no items, as in Jinja2 */
+    TEMPLATE_TRY(value_items(run, &call->self, &items));
     const value *attribute = find_keyword(call, TEMPLATE_TEXT("attribute"));
     if (call->n_positional == 0 && attribute != NULL)
         return map_attribute(run, call, attribute, items, out);
@@ -85,8 +86,9 @@ static bool select_items(template_run *run, const template_call *call, bool by_a
 {
     const value_list *items;
     const size_t skip = by_attribute;
-    TEMPLATE_TRY(value_items(run, &call->self, &items));
     TEMPLATE_TRY(value_make_list(run, VALUE_LIST, 0, out));
+    if (!value_is_true(&call->self)) return true;
+    TEMPLATE_TRY(value_items(run, &call->self, &items));
     if (call->n_positional < skip)
         return template_fail(run, CELLAR_MISMATCH, "this filter needs the name of an attribute");
     item_call with = {0};

@@ -171,6 +171,10 @@ typedef enum template_tuple_rule {
 } template_tuple_rule;
 
 template_node *template_parse_expression(template_compiler *compiler);
+template_node *template_new_constant(template_compiler *compiler, uint32_t offset, value constant);
+/* `token` is the name, or the first of the text literals, and was taken already. */
+template_node *template_parse_name(template_compiler *compiler, const template_token *token);
+template_node *template_parse_strings(template_compiler *compiler, const template_token *token);
 template_node *template_parse_tuple(template_compiler *compiler, template_tuple_rule rule,
                                     const char *end_word);
 template_node *template_parse_filters(template_compiler *compiler, template_node *first,
