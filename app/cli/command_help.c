@@ -40,6 +40,8 @@ const command commands[] = {
      command_inspect_help},
     {"perplexity", "measure how well a model foretells a text", command_perplexity,
      command_perplexity_help},
+    {"quantize", "write a model with weights of fewer bits", command_quantize,
+     command_quantize_help},
     {"tokenize", "show the tokens of a text", command_tokenize, command_tokenize_help},
     {"detokenize", "turn token ids back into text", command_detokenize, command_detokenize_help},
     {"help", "explain a command", command_help, help_help},

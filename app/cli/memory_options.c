@@ -40,8 +40,11 @@ bool memory_options_are_defaults(const memory_options *o)
            o->v_type == plain.v_type && o->rotation == plain.rotation;
 }
 
-static uint32_t default_threads(void)
+uint32_t memory_options_threads(int64_t given)
 {
+    if (given != 0) {
+        return (uint32_t)given;
+    }
     long n = sysconf(_SC_NPROCESSORS_ONLN);
     return n < 1 ? 1 : n > DEFAULT_MAX_THREADS ? DEFAULT_MAX_THREADS : (uint32_t)n;
 }
@@ -73,7 +76,7 @@ cellar_status memory_options_apply(const memory_options *options, const model *m
                    : m->n_context < DEFAULT_MAX_CELLS ? m->n_context
                                                       : DEFAULT_MAX_CELLS;
     out->n_ubatch = (uint32_t)options->n_ubatch;
-    out->n_threads = options->n_threads != 0 ? (uint32_t)options->n_threads : default_threads();
+    out->n_threads = memory_options_threads(options->n_threads);
     out->k_type = memory_types[options->k_type];
     out->v_type = memory_types[options->v_type];
     out->rotate_k = (options->rotation & 1) != 0;

@@ -33,6 +33,9 @@ extern const char *const memory_rotation_names[];
 
 memory_options memory_options_defaults(void);
 
+/* Threads to compute with: those given, or for 0 one for each processor, at most 64. */
+uint32_t memory_options_threads(int64_t given);
+
 /* Is nothing of it given? */
 bool memory_options_are_defaults(const memory_options *options);
 
