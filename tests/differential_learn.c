@@ -16,12 +16,17 @@
 
 /* ---- what is held ---------------------------------------------------------------------------- */
 
-/* Can the library's cell be the one of this entry? */
+/*
+ * Can the library's cell be the one of this entry? Not if it has been another's since, nor if the entry
+ * was given up before anybody saw where it lay.
+ */
 static bool could_be(const diff_round *r, uint32_t g, const model_entry *entry, cellar_pos pos,
                      uint32_t cell)
 {
     uint32_t known = r->model.groups[g].slots[entry->slot[g]].real;
-    return entry->pos == pos && (known == MODEL_REAL_UNKNOWN || known == cell);
+    bool is_its = known == cell && r->slot_of_real[g][cell] == entry->slot[g];
+    bool is_new = known == MODEL_REAL_UNKNOWN && (entry->held >> g & 1);
+    return entry->pos == pos && (is_new || is_its);
 }
 
 /* Which entries of a sequence a group holds: bit g of now[i]; *cells: where. */
@@ -91,13 +96,13 @@ static bool judge_loss(diff_round *r, const model_sequence *sequence, uint32_t g
     if (!is_own && !is_overrun && memory_model_sees(group, next_before, entry))
         return round_fail(r, "sequence %d group %u gave up position %d, which an abort needs", name,
                           g, entry->pos);
-    /* What an abort needed stays, though the step's own tokens behind it had to go. */
     for (uint32_t j = 0; j < i; j++)
-        if ((now[j] >> g & 1) && sequence->entries[j].pos >= (int64_t)group->window.n_sinks &&
-            !(is_own && sequence->entries[j].pos < next_before &&
-              memory_model_sees(group, next_before - r->model.has_points, &sequence->entries[j])))
+        if ((now[j] >> g & 1) && sequence->entries[j].pos >= (int64_t)group->window.n_sinks)
             return round_fail(r, "sequence %d group %u gave up position %d before %d", name, g,
                               entry->pos, sequence->entries[j].pos);
+    bool is_beside = (i > 0 && entry[-1].pos == entry->pos) ||
+                     (i + 1 < sequence->n && entry[1].pos == entry->pos);
+    r->permit.gave_up_together |= is_beside;
     r->out->tally[TALLY_RECLAIMED]++;
     r->out->tally[TALLY_REUSED] += is_own;
     return true;
@@ -195,8 +200,9 @@ static uint32_t count_freed(const diff_round *r, uint32_t g, uint32_t pool, cons
 
 static bool judge_amounts(diff_round *r, uint32_t *refs[MODEL_GROUPS], bool has_reused)
 {
-    bool is_step = r->permit.is_step && !has_reused && r->before.n_checkpoints == 0 &&
-                   r->after.n_checkpoints == 0;
+    /* Tokens that share a position may go together. */
+    bool is_step = r->permit.is_step && !has_reused && !r->permit.gave_up_together &&
+                   r->before.n_checkpoints == 0 && r->after.n_checkpoints == 0;
     for (uint32_t g = 0; g < r->model.n_groups && is_step; g++)
         for (uint32_t p = 0; p < r->model.n_pools; p++) {
             uint32_t n = count_freed(r, g, p, refs[g]);
@@ -239,13 +245,12 @@ bool round_learn(diff_round *r)
     is_good = is_good && match_return(r) &&
               judge_amounts(r, refs, reused != r->out->tally[TALLY_REUSED]);
     memory_model_recount(&r->model);
-    bool has_lost = reclaimed != r->out->tally[TALLY_RECLAIMED];
-    bool is_counted = r->after.stats.cells_reclaimed > r->reclaimed_before;
-    if (is_good &&
-        (r->after.stats.cells_reclaimed < r->reclaimed_before || (has_lost && !is_counted)))
-        is_good = round_fail(r, "cells_reclaimed was %llu and is %llu",
+    uint64_t expected = r->reclaimed_before + r->out->tally[TALLY_RECLAIMED] - reclaimed;
+    if (is_good && r->after.stats.cells_reclaimed != expected)
+        is_good = round_fail(r, "cells_reclaimed was %llu and is %llu, expected %llu",
                              (unsigned long long)r->reclaimed_before,
-                             (unsigned long long)r->after.stats.cells_reclaimed);
+                             (unsigned long long)r->after.stats.cells_reclaimed,
+                             (unsigned long long)expected);
     for (uint32_t g = 0; g < r->model.n_groups; g++)
         free(refs[g]);
     return is_good;

@@ -13,6 +13,7 @@
 #include "cellar.h"
 #include "commands.h"
 #include "cpu_choice.h"
+#include "engine/model.h"
 #include "safe_text.h"
 
 static const char help_help[] =
@@ -41,6 +42,8 @@ const command commands[] = {
      command_perplexity_help},
     {"quantize", "write a model with weights of fewer bits", command_quantize,
      command_quantize_help},
+    {"tokenize", "show the tokens of a text", command_tokenize, command_tokenize_help},
+    {"detokenize", "turn token ids back into text", command_detokenize, command_detokenize_help},
     {"help", "explain a command", command_help, help_help},
     {"version", "print version, kernels and built-in model", command_version, version_help},
 };
@@ -180,5 +183,6 @@ int command_version(int argc, char **argv)
     printf("cellar %s\n", cellar_version());
     printf("kernels  %s\n", cpu_choice_name(mask));
     printf("model    %s, %zu bytes, built in\n", BUILTIN_MODEL_NAME, builtin_model_size());
+    printf("runs     %s\n", model_architectures());
     return EXIT_CODE_OK;
 }

@@ -24,6 +24,7 @@
 #include "cli/memory_options.h"
 #include "cli/options.h"
 #include "cli/prompt.h"
+#include "cli/run_encoder.h"
 #include "cli/run_session.h"
 #include "cli/session_command.h"
 #include "cli/terminal.h"
@@ -449,8 +450,9 @@ static generate_options what_to_generate(const run_options *o, const run_parts *
                                         : kept(o, parts, parts->tokens, parts->n_tokens);
     g.ignore_end = o->ignore_end;
     g.show_special = o->show_special;
-    g.is_text_start = parts->prompt.length == 0;
-    if (!o->no_echo) {
+    const bool goes_on = parts->model->encoder == NULL; /* an answer stands alone */
+    g.is_text_start = parts->prompt.length == 0 || !goes_on;
+    if (!o->no_echo && goes_on) {
         g.echo = parts->prompt.text;
         g.n_echo = parts->prompt.length;
     }
@@ -496,14 +498,16 @@ static bool prepare(const run_options *o, run_parts *parts, cellar_error *error)
     if (open_model(o, parts, error) != CELLAR_OK) {
         return report_failure(o->model != NULL ? o->model : "the built-in model", error), false;
     }
-    if (read_prompt(o, parts, error) != CELLAR_OK) {
+    if (run_encoder_check(parts->model, path, error) != CELLAR_OK ||
+        read_prompt(o, parts, error) != CELLAR_OK) {
         return report_failure(NULL, error), false;
     }
     if (path != NULL &&
         run_session_prompt(&parts->session, parts->tokenizer, &parts->prompt, error) != CELLAR_OK) {
         return report_failure(path, error), false;
     }
-    if (make_engine(o, parts, error) != CELLAR_OK || make_sampler(o, parts, error) != CELLAR_OK) {
+    if (make_engine(o, parts, error) != CELLAR_OK || make_sampler(o, parts, error) != CELLAR_OK ||
+        run_encoder_read(parts->engine, parts->tokens, &parts->n_tokens, error) != CELLAR_OK) {
         return report_failure(NULL, error), false;
     }
     return true;
