@@ -9,9 +9,9 @@
 #include <stddef.h>
 
 typedef struct chat_format {
-    const char *name;        /* as on the command line */
+    const char *name;          /* as on the command line */
     const char *template_text; /* NUL-terminated */
-    const char *description; /* a few words for the help */
+    const char *description;   /* a few words for the help */
 } chat_format;
 
 /* NULL if there is none of that name. */
