@@ -209,11 +209,11 @@ static void save_notes(chat_room *room, const char *chat, const char *talk)
                      CELLAR_OK);
 }
 
-#define LIST(rest)                                                                                 \
-    "{\"version\":1,\"current\":\"a\",\"conversations\":[{\"name\":\"a\",\"sequence\":0}" rest "]" \
-                                                                                               "}"
+#define FIRST "{\"name\":\"a\",\"sequence\":0}"
+#define LIST(rest) "{\"version\":1,\"current\":\"a\",\"conversations\":[" FIRST rest "]}"
 #define TALK(messages, rest) "{\"messages\":[" messages "],\"forgotten\":0" rest "}"
 #define HELLO "{\"role\":\"user\",\"content\":\"x\"}"
+#define TWICE "{\"name\":\"a\",\"sequence\":1}"
 #define TOO_SHORT ",\"text\":\"ab\",\"lengths\":[1,1],\"starts\":\"22\""
 
 /* Notes that do not fit each other, or the log: of "chat", and of "chat 0" (NULL: it is missing). */
@@ -226,7 +226,7 @@ static const struct {
     {"{\"version\":2}", TALK(HELLO, ""), CELLAR_UNSUPPORTED},
     {"{\"version\":1,\"conversations\":[]}", NULL, CELLAR_CORRUPT},
     {LIST(""), NULL, CELLAR_CORRUPT},
-    {LIST(",{\"name\":\"a\",\"sequence\":1}"), TALK(HELLO, ""), CELLAR_CORRUPT},
+    {LIST("," TWICE), TALK(HELLO, ""), CELLAR_CORRUPT},
     {LIST(",3"), TALK(HELLO, ""), CELLAR_CORRUPT},
     {LIST(""), "[]", CELLAR_CORRUPT},
     {LIST(""), TALK(HELLO, ""), CELLAR_CORRUPT}, /* the sequence holds something, and no text */
