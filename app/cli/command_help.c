@@ -34,6 +34,7 @@ static const char version_help[] =
 
 const command commands[] = {
     {"run", "read a prompt and go on writing", command_run, command_run_help},
+    {"chat", "talk with a model", command_chat, command_chat_help},
     {"session", "list, show, check, fork and convert sessions", command_session,
      command_session_help},
     {"inspect", "show what is inside a model or session file", command_inspect,
@@ -144,6 +145,7 @@ static void print_overview(void)
           "Examples\n"
           "  cellar run -p \"Once upon a time\"           the built-in model tells a story\n"
           "  cellar run -m MODEL.gguf -p \"Dear Anna,\"   a model of your own\n"
+          "  cellar chat -m MODEL.gguf                  talk with it\n"
           "  cellar inspect MODEL.gguf                  what a model file holds\n"
           "  cellar help run                            every option of a command\n"
           "\n"

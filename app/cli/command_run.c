@@ -16,11 +16,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "builtin_model.h"
 #include "cli/commands.h"
+#include "cli/fresh_seed.h"
 #include "cli/memory_options.h"
 #include "cli/options.h"
 #include "cli/prompt.h"
@@ -31,7 +31,6 @@
 #include "cpu_choice.h"
 #include "engine/generate.h"
 #include "report.h"
-#include "safe_text.h"
 
 #define EXIT_CODE_SIGNAL 128 /* and the signal's number, as shells count */
 #define PROGRESS_FROM 64     /* tokens of a prompt worth a progress line */
@@ -193,20 +192,6 @@ static options_result parse(int argc, char **argv, run_options *o, cellar_error 
     return status == CELLAR_OK ? OPTIONS_OK : OPTIONS_WRONG;
 }
 
-/* A seed that is short enough to be typed again. */
-static uint64_t random_seed(void)
-{
-    uint32_t seed = 0;
-    FILE *source = fopen("/dev/urandom", "rb");
-    if (source == NULL || fread(&seed, sizeof seed, 1, source) != 1) {
-        seed = (uint32_t)time(NULL) ^ (uint32_t)getpid() << 16;
-    }
-    if (source != NULL) {
-        fclose(source);
-    }
-    return seed;
-}
-
 /* ---- making the parts ----------------------------------------------------------------------- */
 
 static cellar_status open_model(const run_options *o, run_parts *parts, cellar_error *error)
@@ -273,7 +258,7 @@ static cellar_status make_engine(const run_options *o, run_parts *parts, cellar_
 static cellar_status make_sampler(const run_options *o, run_parts *parts, cellar_error *error)
 {
     const uint64_t asked = (uint64_t)o->seed;
-    parts->seed = o->seed < 0 ? random_seed() : asked;
+    parts->seed = o->seed < 0 ? fresh_seed() : asked;
     const bool goes_on = run_session_seed(&parts->session, o->seed < 0 ? NULL : &asked,
                                           &parts->seed);
     sampler_options options = {.temperature = o->temperature,
@@ -324,25 +309,11 @@ static void show_progress(void *context, size_t n_read, size_t n_prompt)
     }
 }
 
-/* What a model writes must not drive the terminal; a file gets the bytes as they are. */
-static void write_printable(const char *bytes, size_t n)
-{
-    size_t used = 0;
-    for (size_t at = 0; at < n; at += used) {
-        uint32_t code = safe_text_decode(bytes + at, n - at, &used);
-        if (safe_text_is_printable(code) || code == '\n' || code == '\t') {
-            fwrite(bytes + at, 1, used, stdout);
-        } else {
-            fputc('?', stdout);
-        }
-    }
-}
-
 static bool show_text(void *context, const char *bytes, size_t n)
 {
     run_display *display = context;
     if (display->is_terminal) {
-        write_printable(bytes, n);
+        terminal_write(stdout, bytes, n);
     } else {
         fwrite(bytes, 1, n, stdout);
     }
