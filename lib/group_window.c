@@ -198,9 +198,11 @@ static void cut_sequence(cl_group *group, uint32_t slot, cl_run run, uint32_t n,
 {
     cl_sequence *sequence = &group->sequences.table.items[slot];
     int64_t end = run.step ? run.pos + (int64_t)n : run.pos + 1LL;
-    uint32_t first = cl_runs_cut(&sequence->runs, run.pos);
+    uint32_t n_runs = sequence->runs.n, first = cl_runs_cut(&sequence->runs, run.pos);
+    cl_victim victim = {.slot = slot, .is_tail = sequence->runs.n > n_runs};
     /* A sink that stays behind alone can belong to those before it that share its position. */
-    if (first > 0 && cl_runs_join(&sequence->runs, first - 1)) first--;
+    victim.has_joined_before = first > 0 && cl_runs_join(&sequence->runs, first - 1);
+    first -= victim.has_joined_before;
     cl_run_set_len(&run, n);
     if (n == 1) run.step = 1;
     if (*last != NO_VICTIM && continues(&group->victims[*last], &run)) {
@@ -208,10 +210,12 @@ static void cut_sequence(cl_group *group, uint32_t slot, cl_run run, uint32_t n,
         cl_run_set_len(taken, taken->len + n);
     } else {
         *last = group->n_victims;
-        bool was_lost = cl_lost_any(&sequence->lost, run.pos, run.pos + 1LL);
-        note_victim(group, (cl_victim){.slot = slot, .was_lost = was_lost, .run = run});
+        victim.was_lost = cl_lost_any(&sequence->lost, run.pos, run.pos + 1LL);
+        victim.run = run;
+        note_victim(group, victim);
     }
     cl_run *left = &sequence->runs.items[first];
+    group->victims[*last].is_head = left->len > n;
     if (left->len == n) {
         cl_runs_erase(&sequence->runs, first, first + 1);
     } else {
@@ -393,14 +397,32 @@ static void hold_again(cl_cells *cells, const cl_run *run)
     }
 }
 
-/* The cell that was left over of run `at` goes back to it from the run behind. */
-static void part_again(cl_runs *runs, uint32_t at)
+/*
+ * Run `at` is a victim that was put back: make it one with what stayed of its run, and nothing else. Where
+ * tokens share a position it could touch others, and lists that say the same can be cut in two ways.
+ */
+static void attach(cl_runs *runs, uint32_t at, const cl_victim *victim)
 {
-    cl_run *run = &runs->items[at], *behind = &runs->items[at + 1];
-    cl_run_set_len(run, run->len + 1);
-    behind->cell++;
-    cl_run_set_len(behind, behind->len - 1);
-    if (behind->len == 1) behind->step = 1;
+    cl_run *run = &runs->items[at];
+    if (victim->has_joined) { /* the cell that was left over comes back from the run behind */
+        cl_run *behind = run + 1;
+        cl_run_set_len(run, run->len + 1);
+        behind->cell++;
+        cl_run_set_len(behind, behind->len - 1);
+        if (behind->len == 1) behind->step = 1;
+    } else if (victim->is_head) {
+        cl_runs_join(runs, at + 1);
+    }
+    if (victim->has_joined_before) { /* the same from the run before */
+        cl_run *before = run - 1;
+        cl_run_set_len(before, before->len - 1);
+        if (before->len == 1) before->step = 1;
+        run->pos--;
+        run->cell--;
+        cl_run_set_len(run, run->len + 1);
+    } else if (victim->is_tail) {
+        cl_runs_join(runs, at);
+    }
 }
 
 void cl_window_keep_label(cl_group *group, uint32_t cell)
@@ -438,9 +460,7 @@ void cl_window_restore(cl_group *group)
         cl_sequence *sequence = &group->sequences.table.items[victim->slot];
         uint32_t at = cl_runs_find(&sequence->runs, victim->run.pos);
         cl_runs_insert(&sequence->runs, at, &victim->run, 1);
-        if (victim->has_joined) part_again(&sequence->runs, at);
-        cl_runs_mend(&sequence->runs, at + 1);
-        cl_runs_mend(&sequence->runs, at);
+        attach(&sequence->runs, at, victim);
         cl_lost_remove(&sequence->lost, victim->run.pos + (victim->was_lost ? 1LL : 0LL),
                        cl_run_last(&victim->run) + 1LL);
     }

@@ -139,6 +139,7 @@ typedef struct round_permit {
     cellar_seq returned;                         /* a sequence that was cut at its end; -1 */
     bool must_continue;                          /* and it must be able to go on from there */
     cellar_pos next_before[ROUND_SEQUENCES + 1]; /* by name */
+    uint32_t n_before[ROUND_SEQUENCES + 1];      /* entries; a step puts its own behind them */
 } round_permit;
 
 typedef struct diff_round {

@@ -75,7 +75,7 @@ static uint32_t shortage(const diff_round *r, uint32_t g, uint32_t pool)
 
 /* The entry is gone from group g: may it be? */
 static bool judge_loss(diff_round *r, const model_sequence *sequence, uint32_t g,
-                       const uint32_t *now, uint32_t i, cellar_pos next_before)
+                       const uint32_t *now, uint32_t i, uint32_t index)
 {
     const model_group *group = &r->model.groups[g];
     const model_entry *entry = &sequence->entries[i];
@@ -89,11 +89,12 @@ static bool judge_loss(diff_round *r, const model_sequence *sequence, uint32_t g
         return round_fail(r, "sequence %d group %u gave up position %d, which position %lld sees",
                           name, g, entry->pos, (long long)last + 1);
     /* A step keeps what an abort needs, until its own tokens have pushed that out too. */
-    bool is_own = r->permit.is_commit && entry->pos >= next_before;
+    uint32_t n_before = r->permit.n_before[index];
+    bool is_own = r->permit.is_commit && i >= n_before;
     bool is_overrun = false;
     for (uint32_t j = i + 1; j < sequence->n && r->permit.is_commit; j++)
-        is_overrun |= sequence->entries[j].pos >= next_before && !(now[j] >> g & 1);
-    if (!is_own && !is_overrun && memory_model_sees(group, next_before, entry))
+        is_overrun |= j >= n_before && !(now[j] >> g & 1);
+    if (!is_own && !is_overrun && memory_model_sees(group, r->permit.next_before[index], entry))
         return round_fail(r, "sequence %d group %u gave up position %d, which an abort needs", name,
                           g, entry->pos);
     for (uint32_t j = 0; j < i; j++)
@@ -123,7 +124,7 @@ static bool judge_return(diff_round *r, const model_sequence *sequence, uint32_t
 }
 
 static bool judge_group(diff_round *r, const model_sequence *sequence, uint32_t g,
-                        const uint32_t *now, cellar_pos next_before)
+                        const uint32_t *now, uint32_t index)
 {
     const model_group *group = &r->model.groups[g];
     bool is_window = group->window.kind != CELLAR_WINDOW_NONE;
@@ -132,13 +133,13 @@ static bool judge_group(diff_round *r, const model_sequence *sequence, uint32_t 
         if (was == is) continue;
         bool is_state = group->kind == CELLAR_LAYER_RECURRENT;
         if (is_state && was && r->permit.is_commit && r->permit.is_short_of_states &&
-            i + 1 < sequence->n && sequence->entries[i].pos >= next_before)
+            i + 1 < sequence->n && i >= r->permit.n_before[index])
             continue;
         if (!is_window)
             return round_fail(r, "sequence %d group %u %s position %d", sequence->name, g,
                               is ? "holds" : "does not hold", sequence->entries[i].pos);
         if (!(is ? judge_return(r, sequence, g, i)
-                 : judge_loss(r, sequence, g, now, i, next_before)))
+                 : judge_loss(r, sequence, g, now, i, index)))
             return false;
     }
     return true;
@@ -173,7 +174,7 @@ static bool learn_sequence(diff_round *r, cellar_seq name, uint32_t index, bool 
     bool is_good = true;
     for (uint32_t g = 0; g < r->model.n_groups && is_good; g++) {
         is_good = spell(r, sequence, g, now, cells) &&
-                  (is_second || judge_group(r, sequence, g, now, r->permit.next_before[index]));
+                  (is_second || judge_group(r, sequence, g, now, index));
         for (uint32_t i = 0; i < sequence->n && is_good && is_second; i++)
             if (now[i] >> g & 1)
                 is_good = learn_cell(r, g, &sequence->entries[i], cells[i * MODEL_GROUPS + g]);

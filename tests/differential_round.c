@@ -534,8 +534,11 @@ static void prepare(diff_round *r)
 {
     memset(&r->permit, 0, sizeof r->permit);
     r->permit.returned = -1;
-    for (uint32_t s = 0; s < r->n_names; s++)
-        r->permit.next_before[s] = last_behind(memory_model_sequence(&r->model, r->names[s]));
+    for (uint32_t s = 0; s < r->n_names; s++) {
+        const model_sequence *sequence = memory_model_sequence(&r->model, r->names[s]);
+        r->permit.next_before[s] = last_behind(sequence);
+        r->permit.n_before[s] = sequence->n;
+    }
     for (uint32_t i = 0; i < r->before.n_cells; i++) {
         const cellar_cell *cell = &r->before.cells[i];
         uint32_t g = r->model_group[cell->group];

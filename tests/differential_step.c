@@ -289,8 +289,21 @@ static bool is_wanted(const diff_round *r, const trial *t, uint32_t i)
            (interval > 0 && ((int64_t)t->positions[i] + 1) % interval == 0);
 }
 
+/* A token at the last position of its sequence stands before the checkpoints behind that: they go. */
+static void forget_overtaken(diff_round *r, const trial *t)
+{
+    for (uint32_t i = 0; i < t->batch.n_tokens; i++) {
+        uint32_t n;
+        const cellar_seq *seqs = memory_model_batch_seqs(&t->batch, i, &n);
+        for (uint32_t s = 0; s < n; s++)
+            memory_model_drop_checkpoints(memory_model_sequence(&r->model, seqs[s]),
+                                          (int64_t)t->positions[i] + 1, INT64_MAX);
+    }
+}
+
 static void expect_checkpoints(diff_round *r, const trial *t)
 {
+    forget_overtaken(r, t);
     for (uint32_t i = 0; i < t->batch.n_tokens; i++) {
         if (!is_wanted(r, t, i)) continue;
         uint32_t n;
