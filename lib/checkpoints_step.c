@@ -169,11 +169,21 @@ static void make_planned(cl_checkpoints *checkpoints, const cl_step *step, uint3
     cl_checkpoints_collect(checkpoints);
 }
 
-/* A token that shares the last position of its sequence stands before a checkpoint behind that. */
+/*
+ * A token that shares the last position of its sequence stands before a checkpoint behind that. The lists
+ * stay, though they become empty: the planned checkpoints have room in them.
+ */
 static void forget_overtaken(cl_checkpoints *checkpoints, const cl_step *step)
 {
-    for (uint32_t m = 0; checkpoints->n > 0 && m < step->n_members; m++)
-        cl_checkpoints_forget(checkpoints, step->members[m].id, step->members[m].first);
+    if (!step->points || checkpoints->n == 0) return; /* else no two tokens share a position */
+    for (uint32_t m = 0; m < step->n_members; m++) {
+        uint32_t slot = cl_sequence_table_find(&checkpoints->sequences.table, step->members[m].id);
+        if (slot == CL_NO_SLOT) continue;
+        /* One behind position p has its entry at p. */
+        cl_range range = {step->members[m].first, INT64_MAX};
+        cl_sequences_empty(&checkpoints->sequences, slot, range);
+    }
+    cl_checkpoints_collect(checkpoints);
 }
 
 void cl_checkpoints_commit(cl_checkpoints *checkpoints, const cl_step *step)

@@ -35,13 +35,13 @@ typedef struct cl_participant {
 
 /* Something that the open step took away from its holder to make room: it can be given back. */
 typedef struct cl_victim {
-    bool is_checkpoint; /* a run that a checkpoint held; else one that a sequence held */
-    bool is_tail;       /* of a run of the sequence whose beginning stays */
-    bool is_head;       /* of one whose end stays */
+    bool is_checkpoint;     /* a run that a checkpoint held; else one that a sequence held */
+    bool is_tail;           /* of a run of the sequence whose beginning stays */
+    bool is_head;           /* of one whose end stays */
     bool has_joined_before; /* that beginning is a cell that became part of the run before it */
     bool has_joined;        /* that end is a cell that became part of the run behind it */
-    uint32_t slot;      /* of the sequence, or of the checkpoint */
-    bool was_lost;      /* the run's first position: to other tokens that shared it */
+    uint32_t slot;          /* of the sequence, or of the checkpoint */
+    bool was_lost;          /* the run's first position: to other tokens that shared it */
     cl_run run;
 } cl_victim;
 

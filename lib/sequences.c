@@ -131,13 +131,18 @@ static void remove_range(cl_sequences *sequences, cl_runs *runs, cl_range range)
     cl_runs_mend(runs, first);
 }
 
+void cl_sequences_empty(cl_sequences *sequences, uint32_t slot, cl_range range)
+{
+    cl_sequence *sequence = &sequences->table.items[slot];
+    cl_lost_remove(&sequence->lost, range.p0, range.p1);
+    remove_range(sequences, &sequence->runs, range);
+}
+
 void cl_sequences_remove(cl_sequences *sequences, cellar_seq id, cl_range range)
 {
     uint32_t slot = cl_sequence_table_find(&sequences->table, id);
     if (slot == CL_NO_SLOT || range.p0 >= range.p1) return;
-    cl_sequence *sequence = &sequences->table.items[slot];
-    cl_lost_remove(&sequence->lost, range.p0, range.p1);
-    remove_range(sequences, &sequence->runs, range);
+    cl_sequences_empty(sequences, slot, range);
     cl_sequences_drop_if_empty(sequences, slot);
 }
 

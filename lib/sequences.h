@@ -41,6 +41,8 @@ typedef struct cl_range {
 cellar_status cl_sequences_prepare_remove(cl_sequences *sequences, cellar_seq id, cl_range range,
                                           cellar_error *error);
 void cl_sequences_remove(cl_sequences *sequences, cellar_seq id, cl_range range);
+/* The same, but a list that becomes empty stays, with the room that was reserved in it. */
+void cl_sequences_empty(cl_sequences *sequences, uint32_t slot, cl_range range);
 
 /*
  * Within a pool: the cells are shared. `to` may have been made by a prepare that is not followed by the

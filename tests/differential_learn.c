@@ -138,8 +138,7 @@ static bool judge_group(diff_round *r, const model_sequence *sequence, uint32_t 
         if (!is_window)
             return round_fail(r, "sequence %d group %u %s position %d", sequence->name, g,
                               is ? "holds" : "does not hold", sequence->entries[i].pos);
-        if (!(is ? judge_return(r, sequence, g, i)
-                 : judge_loss(r, sequence, g, now, i, index)))
+        if (!(is ? judge_return(r, sequence, g, i) : judge_loss(r, sequence, g, now, i, index)))
             return false;
     }
     return true;
