@@ -1,5 +1,8 @@
 /*
  * support_reading.c: an engine for a recipe's model, one sequence at a time.
+ *
+ * Every token that is read is counted, so that a test can say what was not read again. A cold reading
+ * makes an engine of its own for it, which has seen nothing else.
  */
 #include "support_reading.h"
 
@@ -14,11 +17,11 @@ static void need(cellar_status status, const cellar_error *error)
     }
 }
 
-void reading_open(reading *r, const recipe *its, const engine_options *options)
+void reading_open(reading *r, const recipe *weights, const engine_options *options)
 {
     cellar_error error;
     *r = (reading){.n_read = 0};
-    need(recipe_load(its, &r->made, &error), &error);
+    need(recipe_load(weights, &r->made, &error), &error);
     need(engine_create(r->made.model, options, &r->engine, &error), &error);
     r->memory = engine_memory(r->engine);
     r->n_vocab = r->made.model->n_vocab;
@@ -55,12 +58,12 @@ void reading_add(reading *r, cellar_seq seq, const cellar_token *tokens, uint32_
     free(wanted);
 }
 
-void reading_cold(const recipe *its, const cellar_token *tokens, uint32_t n, float *logits)
+void reading_cold(const recipe *weights, const cellar_token *tokens, uint32_t n, float *logits)
 {
     reading cold;
     engine_options options = engine_defaults();
     options.n_cells = n;
-    reading_open(&cold, its, &options);
+    reading_open(&cold, weights, &options);
     reading_add(&cold, 0, tokens, n, NULL, logits);
     reading_close(&cold);
 }

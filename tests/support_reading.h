@@ -22,7 +22,7 @@ typedef struct reading {
     uint64_t n_read; /* tokens so far */
 } reading;
 
-void reading_open(reading *r, const recipe *its, const engine_options *options);
+void reading_open(reading *r, const recipe *weights, const engine_options *options);
 void reading_close(reading *r);
 
 /* checkpoints [n] or NULL: make one after the token. */
@@ -30,6 +30,6 @@ void reading_add(reading *r, cellar_seq seq, const cellar_token *tokens, uint32_
                  const bool *checkpoints, float *logits);
 
 /* Logits of all of tokens [n], by a new engine that reads them at once. */
-void reading_cold(const recipe *its, const cellar_token *tokens, uint32_t n, float *logits);
+void reading_cold(const recipe *weights, const cellar_token *tokens, uint32_t n, float *logits);
 
 #endif /* TESTS_SUPPORT_READING_H */
