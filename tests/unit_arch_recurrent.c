@@ -20,7 +20,14 @@
 
 enum { N_TOKENS = 23, N_VOCAB = RECURRENT_VOCABULARY, N_SEEDS = 12 };
 
-#define NEAR 1e-4 /* standard deviations of the logits; the largest seen is 4e-5 (Mamba-2) */
+/*
+ * In standard deviations of the logits. A norm of three channels that all are close to 0 enlarges what f32
+ * rounds (as the computation in double shows when its embeddings are changed by 1e-7), so a few tokens may
+ * be farther.
+ */
+#define NEAR 1e-5
+#define NEVER_FARTHER 1e-4
+#define MOST_FARTHER 3u /* of N_TOKENS */
 
 static const cellar_token tokens[N_TOKENS] = {1,  7, 30, 2, 2,  19, 11, 5,  28, 0,  31, 14,
                                               39, 3, 8,  2, 17, 6,  1,  13, 4,  35, 22};
@@ -46,9 +53,11 @@ static void logits_are_those_of_the_papers(void **state)
             double wanted[N_TOKENS][N_VOCAB];
             reading_cold(r, tokens, N_TOKENS, found[0]);
             recurrent_logits(&shape, r, tokens, N_TOKENS, wanted[0]);
+            uint32_t n_farther = 0;
             for (uint32_t t = 0; t < N_TOKENS; t++) {
                 const double distance = plain_distance(found[t], wanted[t], N_VOCAB);
-                if (!(distance <= NEAR)) {
+                n_farther += !(distance <= NEAR);
+                if (!(distance <= NEVER_FARTHER) || n_farther > MOST_FARTHER) {
                     fail_msg("kind %u, seed %u, token %u: %g", kind, (unsigned)seed, (unsigned)t,
                              distance);
                 }

@@ -171,7 +171,8 @@ static bool open_edit(chat_line *line)
     el_set(line->edit, EL_PROMPT, show_prompt);
     el_set(line->edit, EL_HIST, history, line->history);
     el_set(line->edit, EL_GETCFN, read_character);
-    el_set(line->edit, EL_ADDFN, "complete", "complete a command", complete);
+    /* the wide call: the narrow one copies the names and never frees them */
+    el_wset(line->edit, EL_ADDFN, L"complete", L"complete a command", complete);
     el_set(line->edit, EL_BIND, "^I", "complete", NULL);
     el_set(line->edit, EL_BIND, "^R", "em-inc-search-prev", NULL);
     return true;
