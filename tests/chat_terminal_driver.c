@@ -122,8 +122,26 @@ terminal *terminal_open(const char *const *arguments)
     return t;
 }
 
+static bool look(terminal *t, int milliseconds);
+
+/*
+ * Ctrl-D means the end of a line editor's input only when it comes after the editor has made the terminal
+ * its own, which libedit does after it has shown its prompt. Before, the terminal itself takes it in.
+ */
+static void wait_for_editor(terminal *t)
+{
+    struct termios now;
+    for (int waited = 0; waited < PATIENCE; waited += GLANCE) {
+        MUST(tcgetattr(t->theirs, &now) == 0);
+        if (!(now.c_lflag & ICANON)) return;
+        (void)look(t, GLANCE);
+    }
+    terminal_fail("Ctrl-D", 0, "the terminal is never the editor's");
+}
+
 void terminal_type(terminal *t, const char *keys)
 {
+    if (keys[0] == '\004') wait_for_editor(t);
     const size_t n = strlen(keys);
     for (size_t at = 0; at < n;) {
         const ssize_t written = write(t->ours, keys + at, n - at);
@@ -233,8 +251,10 @@ bool terminal_has_seen_twice(const terminal *t, const char *text)
 
 int terminal_close(terminal *t)
 {
+    int waited = 0;
     while (!has_ended(t)) { /* read on, so that it is not held up by a full terminal */
-        (void)!look(t, GLANCE);
+        waited = look(t, GLANCE) ? 0 : waited + GLANCE;
+        if (waited >= PATIENCE) terminal_fail("the end", 0, "the program does not end");
     }
     struct termios after;
     MUST(tcgetattr(t->theirs, &after) == 0);
