@@ -93,7 +93,7 @@ support_sources := $(wildcard tests/*_writer.c tests/support_*.c tests/model/*.c
 strict_sources := $(wildcard lib/*.c app/engine/gguf*.c app/tokenizer/*.c app/chat/*.c tests/*trace*.c)
 
 units := $(basename $(wildcard tests/unit_*.c))
-mains := $(basename $(wildcard tests/attention_matrix.c tests/crash.c tests/differential.c tests/scenarios.c tests/faults.c \
+mains := $(basename $(wildcard tests/attention_matrix.c tests/chat_terminal.c tests/crash.c tests/differential.c tests/scenarios.c tests/faults.c \
 	tests/kernel_check.c tests/replay.c))
 benches := $(basename $(wildcard bench/bench_*.c))
 examples := $(basename $(wildcard examples/*.c))
@@ -191,7 +191,10 @@ $(OUT)/libcellar.so: $(OUT)/libcellar.so.$(VERSION)
 $(programs) $(fuzz_programs): $(OUT)/libsupport.a $(OUT)/libapp.a $(OUT)/libcellar.a $(OUT)/sources.list
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
-	$(Q)$(link) $(FUZZER) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(TEST_LIBS) $(LDLIBS) -ljansson -lm
+	$(Q)$(link) $(FUZZER) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(TEST_LIBS) $(LDLIBS) -ljansson -ledit -lm
+
+# It is `cellar` that is tested there.
+$(OUT)/tests/chat_terminal: | $(program)
 
 $(fuzz_programs): FUZZER = -fsanitize=fuzzer
 $(fuzz_programs): $(OUT)/%: $(OUT)/%.o

@@ -2,9 +2,10 @@
  * fuzz_model.c: loading a model from arbitrary bytes, and reading with what was loaded.
  *
  * A file that gguf.c accepts is refused with a message that names what is wrong, or it is a model;
- * then a tokenizer may be made or refused, and an engine with a few cells reads some tokens and
- * takes a step further after a shift. Weights may be NaN or infinite: the numbers mean nothing, but
- * nothing may be read or written outside of what belongs to us, and the memory's invariants hold.
+ * then a tokenizer may be made or refused, and an engine with a few cells reads some tokens (through
+ * an encoder first, where there is one) and takes a step further after a shift. Weights may be NaN or
+ * infinite: the numbers mean nothing, but nothing may be read or written outside of what belongs to us,
+ * and the memory's invariants hold.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -28,7 +29,8 @@ static void check_error(cellar_status status, const cellar_error *error)
 static bool is_small(const model *m)
 {
     uint64_t width = 3 * (uint64_t)m->n_embd + m->scratch + m->n_vocab;
-    return width * m->n_layers < MOST_BYTES;
+    uint64_t n_layers = m->n_layers + (m->encoder == NULL ? 0 : m->encoder->n_layers);
+    return width * n_layers < MOST_BYTES;
 }
 
 static void read_some(const model *m)
@@ -50,6 +52,9 @@ static void read_some(const model *m)
     batch.n_tokens = 5;
     batch.tokens = tokens;
     if (logits != NULL) {
+        batch.n_tokens = 4;
+        if (m->encoder != NULL && engine_encode(e, &batch, NULL) != CELLAR_OK) abort();
+        batch.n_tokens = 5;
         if (engine_decode(e, &batch, wanted, 1, logits, NULL) != CELLAR_OK) abort();
         if (cellar_shift_context(engine_memory(e), 0, 1, 0, NULL, NULL) != CELLAR_OK) abort();
         batch.n_tokens = 1;

@@ -248,9 +248,13 @@ typedef struct cellar_rope {
     uint32_t n_rot; /* leading elements of a head that rotate: even, <= k_size; 0: the whole head */
     double base;    /* 1e-9..1e9; default 10000 */
     double scale;   /* 1e-9..1e9; 1 / (linear factor); default 1 */
-    const float *factors; /* [n_rot/2] divisors of the frequencies, 1e-9..1e9, or NULL; copied */
-    double yarn_ext;      /* 0: plain linear scaling (default); 1: YaRN; between: a mixture */
-    double yarn_attn;     /* 1e-9..1000; default 1 */
+    /*
+     * [n_rot/2] divisors of the frequencies, 1e-9..1e9, or INFINITY: such a pair does not turn. Or
+     * NULL. Copied.
+     */
+    const float *factors;
+    double yarn_ext;  /* 0: plain linear scaling (default); 1: YaRN; between: a mixture */
+    double yarn_attn; /* 1e-9..1000; default 1 */
     double yarn_beta_fast, yarn_beta_slow; /* default 32 and 1; used with yarn_ext > 0 */
     uint32_t yarn_context; /* context the model was trained with; > 0 when yarn_ext > 0 */
     uint32_t first;        /* where the rotating elements begin in a head; default 0 */
@@ -611,8 +615,11 @@ typedef struct cellar_ubatch {
  * read again (see cellar_rewind). CELLAR_BUSY: a step is open already, or moves are pending.
  * CELLAR_NO_MEMORY.
  * A window group without enough free cells gives up cells that no query can see any more, the
- * oldest first, and checkpoints after those. It needs room for what the next token of each sequence
- * sees and for one micro-batch, since an abort must be able to restore the former.
+ * oldest first, and checkpoints after those: cells of sequences, and where the batch has no room even
+ * then, those of its own first tokens that later ones do not see. (What such a step has overtaken, an
+ * abort would have needed: it goes at the commit, so that a sequence has no gap behind its sinks.)
+ * Room must be for what the next token of each sequence sees, since an abort must restore it; for
+ * one micro-batch; and for what that sees of the micro-batches before it.
  * A sequence with more than max_shifts different shifts may have its keys rotated again here; that
  * stays so if the step is refused later or aborted. It changes cells and shifts, never what is held.
  * Cost: the batch, plus the runs of its sequences, plus a scan of the free map (a bit a cell) when
@@ -633,10 +640,11 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_get_ubatch(const cellar_memory *
 /*
  * Store the keys and values of a micro-batch for one layer: k [n_tokens][n_kv_heads][k_size] and
  * v [n_tokens][n_kv_heads][v_size] (NULL with v_in_k), k not yet rotated. Layers may come in any
- * order; the micro-batches of one layer come in theirs, each once. (Where a window group is smaller
- * than the batch, a layer must attend to a micro-batch before its next one is stored, which may
- * reuse cells: cellar_attend says so.) The reserved cells are not part of any sequence before the
- * commit. CELLAR_INVALID, CELLAR_IO: the step should be aborted.
+ * order; the micro-batches of one layer come in theirs, each once. (Where a window group has no
+ * room for the batch beside checkpoints and what the next tokens see, a layer must attend to a
+ * micro-batch before its next one is stored, which may reuse cells: cellar_attend says so.) The
+ * reserved cells are not part of any sequence before the commit. CELLAR_INVALID, CELLAR_IO: the
+ * step should be aborted.
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_store(cellar_memory *memory, uint32_t ubatch,
                                                       uint32_t layer, const float *k,
@@ -698,8 +706,8 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_commit(cellar_memory *memory, ce
 
 /*
  * End the step as if it had never begun: all bookkeeping is as before it. Two exceptions, when the
- * step needed room: cells behind a sliding window that it has written over are gone (rewind_min
- * rises; what the next token sees is never among them), and so are checkpoints whose cells or states
+ * step needed room: cells behind a sliding window that it has written over are gone (and
+ * rewind_min changes; what the next token sees is never among them), and so are checkpoints whose cells or states
  * it took (states and external rows count as written from cellar_begin on). No step open: no effect.
  */
 CELLAR_API void cellar_abort(cellar_memory *memory);
@@ -723,10 +731,10 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_remove(cellar_memory *memory, ce
  * forgotten, then the cells are shared; no row is copied. Repeating it changes nothing; from == to
  * is no change. Positions outside the range stay. With p0 = 0 and p1 = -1 it is a fork.
  * Between pools the rows are copied, before the call returns; CELLAR_FULL if the other pool has no
- * room. CELLAR_REFUSED: a recurrent group can only copy a beginning, to a sequence that holds nothing
- * outside the range, up to the end or to a position whose state is kept (error->at: the largest such
- * position <= p1, or 0). Cost: the runs touched, and a counter for each cell. CELLAR_INVALID,
- * CELLAR_BUSY, CELLAR_NO_MEMORY, CELLAR_IO.
+ * room (windows and checkpoints give up nothing for it). CELLAR_REFUSED: a recurrent group can
+ * only copy a beginning, to a sequence that holds nothing outside the range, up to the end or to a
+ * position whose state is kept (error->at: the largest such position <= p1, or 0). Cost: the runs
+ * touched, and a counter for each cell. CELLAR_INVALID, CELLAR_BUSY, CELLAR_NO_MEMORY, CELLAR_IO.
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_copy(cellar_memory *memory, cellar_seq from,
                                                      cellar_seq to, cellar_pos p0, cellar_pos p1,
@@ -741,10 +749,11 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_keep(cellar_memory *memory, cell
  * forgotten (by this sequence only). No row is touched and no other sequence changes.
  * CELLAR_INVALID: a position would exceed INT32_MAX - 1. CELLAR_REFUSED: the range would land on
  * positions that the sequence holds already; error->at is the first of them; remove those before.
+ * (Positions that a window has given up move with their range, and count here like held ones.)
  * It is also refused when it would have to move, or to forget below 0, a part of what a recurrent
  * state has read. Checkpoints of the sequence stay if they lie neither behind the first token that
- * moves nor behind where that comes to stand. Also CELLAR_BUSY, CELLAR_NO_MEMORY. Cost: the runs touched; all runs of the sequence when the
- * range moves past others.
+ * moves nor behind where that comes to stand. Also CELLAR_BUSY, CELLAR_NO_MEMORY. Cost: the runs
+ * touched; all runs of the sequence when the range moves past others.
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_shift(cellar_memory *memory, cellar_seq seq,
                                                       cellar_pos p0, cellar_pos p1,
@@ -765,9 +774,10 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_shift_context(cellar_memory *mem
 /*
  * Divide the positions in [p0, p1) by `divisor` (>= 1), rounding down, so that several tokens come
  * to share one ("self-extend": Jin et al., arXiv:2401.01325). Keys are met as if they had been
- * rotated for their new positions. CELLAR_REFUSED as cellar_shift, and for whatever a recurrent
- * state has read; checkpoints as there. Cost: a run for each token of the range until their rows
- * are rotated again (cellar_config.max_shifts, cellar_settle).
+ * rotated for their new positions. CELLAR_REFUSED as cellar_shift, and when the range would pass
+ * positions that are not divided (error->at: where its first token would stand); and for whatever
+ * a recurrent state has read; checkpoints as there. Cost: a run for each token of the range until
+ * their rows are rotated again (cellar_config.max_shifts, cellar_settle).
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_divide(cellar_memory *memory, cellar_seq seq,
                                                        cellar_pos p0, cellar_pos p1,
@@ -867,8 +877,9 @@ typedef struct cellar_sequence_info {
      */
     cellar_pos pos_next;
     /*
-     * The sequence can be cut off and continued at every held position from here on without reading
-     * again; 0: at all of them. (Places before may still be possible: cellar_can_continue.)
+     * The sequence can be cut off and continued at, or behind, every held position from here on
+     * without reading again; 0: at all of them; INT32_MAX: at none behind a gap among the sinks.
+     * (Places before may still be possible: cellar_can_continue.)
      */
     cellar_pos rewind_min;
     uint32_t n_cells;  /* cells and states held, over all groups */
@@ -890,10 +901,11 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_get_sequence(const cellar_memory
 
 /*
  * Can the sequence be continued at position n, if [n, end) were removed, without reading anything
- * again and without a checkpoint? CELLAR_OK: yes: n is 0, or position n - 1 is held and every group
- * has what a query at n must see. CELLAR_REPLAY: no; *replay_from (may be NULL) is the position from
- * which tokens have to be read again: where cellar_rewind would go. CELLAR_INVALID. Cost: a binary
- * search of the runs, and a look at its checkpoints.
+ * again and without a checkpoint? CELLAR_OK: yes: n is 0, or position n - 1 is held (or was the
+ * last one that all windows gave up), and every group has what a query at n must see.
+ * CELLAR_REPLAY: no; *replay_from (may be NULL) is the position from which tokens have to be read
+ * again: where cellar_rewind would go. CELLAR_INVALID. Cost: a binary search of the runs, and a
+ * look at its checkpoints.
  */
 CELLAR_API CELLAR_MUST_USE cellar_status cellar_can_continue(const cellar_memory *memory,
                                                              cellar_seq seq, cellar_pos n,
@@ -1342,7 +1354,7 @@ typedef struct cellar_statistics {
     uint64_t budget_bytes;
     uint64_t rows_written; /* K/V rows of one layer written since creation; sharing writes none */
     uint64_t rows_moved;   /* copied between cells: between pools, settling, compacting, resizing */
-    uint64_t cells_reclaimed;     /* given up behind windows */
+    uint64_t cells_reclaimed;     /* given up behind windows; a shared one once for each holder */
     uint64_t checkpoints_dropped; /* for want of room */
 } cellar_statistics;
 

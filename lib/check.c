@@ -192,6 +192,15 @@ static cellar_status check_claims(const cl_sequences *sequences, cellar_error *e
     return CELLAR_OK;
 }
 
+/* Runs of lost positions: apart from each other, their cell is their position. */
+static bool is_lost_sound(const cl_runs *lost, uint32_t i)
+{
+    const cl_run *run = &lost->items[i];
+    int64_t least = i > 0 ? cl_run_last(run - 1) + 2LL : 0;
+    return run->pos >= least && run->len > 0 && run->cell == (uint32_t)run->pos && run->step == 1 &&
+           run->shift == 0 && (int64_t)run->pos + run->len <= INT32_MAX;
+}
+
 static cellar_status check_table(const cl_sequence_table *table, cellar_error *error)
 {
     uint32_t n = 0;
@@ -202,9 +211,13 @@ static cellar_status check_table(const cl_sequence_table *table, cellar_error *e
         if (cl_sequence_table_find(table, sequence->id) != slot)
             CL_FAIL(error, CELLAR_CORRUPT, sequence->id, "sequence %d is not found by its name",
                     (int)sequence->id);
-        if (sequence->lost < 0)
-            CL_FAIL(error, CELLAR_CORRUPT, sequence->id, "sequence %d has lost all below %d",
-                    (int)sequence->id, (int)sequence->lost);
+        for (uint32_t i = 0; i < sequence->lost.n; i++)
+            if (!is_lost_sound(&sequence->lost, i))
+                CL_FAIL(error, CELLAR_CORRUPT, sequence->id,
+                        "sequence %d has lost %u positions from %d on, which is not written as it "
+                        "should be",
+                        (int)sequence->id, sequence->lost.items[i].len,
+                        (int)sequence->lost.items[i].pos);
     }
     if (n != table->n)
         CL_FAIL(error, CELLAR_CORRUPT, -1, "%u sequences, counted as %u", n, table->n);
@@ -225,7 +238,7 @@ static cellar_status check_emptiness(const cl_group *group, cellar_error *error)
     for (uint32_t slot = 0; slot < table->n_slots; slot++) {
         const cl_sequence *sequence = &table->items[slot];
         if (sequence->id < 0) continue;
-        if (sequence->lost > 0 && !cl_group_has_window(group))
+        if (sequence->lost.n > 0 && !cl_group_has_window(group))
             CL_FAIL(error, CELLAR_CORRUPT, sequence->id,
                     "sequence %d has lost something in group %u, which keeps everything",
                     (int)sequence->id, group->index);
@@ -235,7 +248,7 @@ static cellar_status check_emptiness(const cl_group *group, cellar_error *error)
             CL_FAIL(error, CELLAR_CORRUPT, sequence->id,
                     "sequence %d begins at %d in group %u, and holds something before that",
                     (int)sequence->id, (int)sequence->begin, group->index);
-        if (sequence->runs.n == 0 && sequence->lost == 0 && !is_participant(group, slot))
+        if (sequence->runs.n == 0 && sequence->lost.n == 0 && !is_participant(group, slot))
             CL_FAIL(error, CELLAR_CORRUPT, sequence->id, "sequence %d holds nothing but exists",
                     (int)sequence->id);
     }

@@ -58,9 +58,6 @@ cellar_status cl_check_checkpoints(const cellar_memory *memory, cellar_error *er
                 CL_FAIL(error, CELLAR_CORRUPT, i,
                         "checkpoint %u does not exist, but names %u runs of group %u", i,
                         pin->runs.n, g);
-            if (pin->lost < 0)
-                CL_FAIL(error, CELLAR_CORRUPT, i, "checkpoint %u has lost all below %d", i,
-                        (int)pin->lost);
         }
     }
     return CELLAR_OK;
@@ -170,7 +167,7 @@ static cellar_status check_participants(const cl_step *step, const cl_group *gro
     return CELLAR_OK;
 }
 
-/* What was taken from a sequence stands below what it is known to have lost. */
+/* What was taken from a sequence counts as lost. */
 static cellar_status check_sequence_victim(const cl_group *group, const cl_victim *victim,
                                            cellar_error *error)
 {
@@ -180,10 +177,11 @@ static cellar_status check_sequence_victim(const cl_group *group, const cl_victi
                 "cells %u + %u of group %u were taken from no sequence", victim->run.cell,
                 victim->run.len, group->index);
     const cl_sequence *sequence = &table->items[victim->slot];
-    if (sequence->lost <= cl_run_last(&victim->run) || victim->old_lost > sequence->lost)
-        CL_FAIL(error, CELLAR_CORRUPT, victim->run.pos,
-                "sequence %d has lost what stands below %d, but position %d was taken from it",
-                (int)sequence->id, (int)sequence->lost, (int)cl_run_last(&victim->run));
+    for (int64_t pos = victim->run.pos; pos <= cl_run_last(&victim->run); pos++)
+        if (!cl_lost_any(&sequence->lost, pos, pos + 1))
+            CL_FAIL(error, CELLAR_CORRUPT, pos,
+                    "position %lld was taken from sequence %d, which does not count it as lost",
+                    (long long)pos, (int)sequence->id);
     return CELLAR_OK;
 }
 

@@ -100,7 +100,6 @@ static void release_pins(cl_checkpoints *checkpoints, uint32_t checkpoint)
             cl_sequences_release_runs(&checkpoints->groups[g].sequences, pin->runs.items,
                                       pin->runs.n);
         pin->runs.n = 0;
-        pin->lost = 0;
     }
     checkpoints->is_live[checkpoint] = false;
     checkpoints->suspended[checkpoint] = 0;
@@ -139,14 +138,9 @@ void cl_checkpoints_fill(cl_checkpoints *checkpoints, uint32_t checkpoint, cella
         cl_group *group = &checkpoints->groups[g];
         cl_pin *pin = cl_checkpoints_pin_of(checkpoints, checkpoint, g);
         pin->runs.n = 0;
-        pin->lost = 0;
         if (!cl_checkpoints_needs_pin(group)) continue;
         append_seen(group, cl_group_runs(group, seq), n, &pin->runs);
         cl_sequences_hold_runs(&group->sequences, pin->runs.items, pin->runs.n);
-        if (cl_group_has_window(group)) {
-            int64_t first = cl_window_first(&group->window, n);
-            pin->lost = first > (int64_t)group->window.n_sinks ? (int32_t)first : 0;
-        }
     }
     checkpoints->is_live[checkpoint] = true;
     checkpoints->suspended[checkpoint] = 0;
@@ -296,24 +290,41 @@ cellar_status cl_checkpoints_prepare_return(cl_checkpoints *checkpoints, cellar_
         uint32_t slot;
         CL_TRY(cl_sequences_add(&group->sequences, seq, &slot, error));
         uint64_t more = cl_checkpoints_pin_of(checkpoints, checkpoint, g)->runs.n + 2ull;
+        uint64_t n_runs = group->sequences.table.items[slot].runs.n;
         cellar_status status = cl_sequences_reserve(&group->sequences, slot, more, error);
+        if (status == CELLAR_OK && cl_group_has_window(group))
+            status = cl_sequences_reserve_lost(&group->sequences, slot, n_runs + more, error);
         if (is_new && status != CELLAR_OK) cl_sequences_drop_if_empty(&group->sequences, slot);
         CL_TRY(status);
     }
     return CELLAR_OK;
 }
 
+/* What stood before n and is not part of the checkpoint there is lost. */
+static void lose_others(cl_sequence *sequence, const cl_pin *pin, cellar_pos n)
+{
+    cl_lost_remove(&sequence->lost, n, INT64_MAX);
+    cl_run part;
+    for (uint32_t i = 0; i < sequence->runs.n; i++)
+        if (cl_run_clip(&sequence->runs.items[i], 0, n, &part))
+            cl_lost_add(&sequence->lost, part.pos, cl_run_last(&part) + 1LL);
+    for (uint32_t i = 0; i < pin->runs.n; i++)
+        cl_lost_remove(&sequence->lost, pin->runs.items[i].pos,
+                       cl_run_last(&pin->runs.items[i]) + 1LL);
+}
+
 void cl_checkpoints_return(cl_checkpoints *checkpoints, uint32_t g, cellar_seq seq,
                            uint32_t checkpoint)
 {
+    cellar_pos n = position_of(checkpoints, seq, checkpoint);
     cl_group *group = &checkpoints->groups[g];
     const cl_pin *pin = cl_checkpoints_pin_of(checkpoints, checkpoint, g);
     uint32_t slot = cl_sequence_table_find(&group->sequences.table, seq);
     if (slot == CL_NO_SLOT) return;
+    if (cl_group_has_window(group)) lose_others(&group->sequences.table.items[slot], pin, n);
     cl_sequences_hold_runs(&group->sequences, pin->runs.items, pin->runs.n);
     cl_sequences_replace(&group->sequences, slot, (cl_range){0, INT64_MAX}, pin->runs.items,
                          pin->runs.n);
-    group->sequences.table.items[slot].lost = pin->lost;
 }
 
 /* ---- following the operations on sequences ----------------------------------------------------- */

@@ -22,7 +22,6 @@
 /* What a checkpoint holds in one group. */
 typedef struct cl_pin {
     cl_runs runs;
-    int32_t lost; /* of the sequence that returns to it */
 } cl_pin;
 
 typedef struct cl_checkpoints {

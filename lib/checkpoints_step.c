@@ -129,6 +129,24 @@ static void exchange_lists(cl_checkpoints *checkpoints, uint32_t i, uint32_t che
     }
 }
 
+static bool stands_in(const cl_step *step, uint32_t token, uint32_t member)
+{
+    for (uint32_t k = step->member_begin[token]; k < step->member_begin[token + 1]; k++)
+        if (step->member_of[k] == member) return true;
+    return false;
+}
+
+/* Do two sequences of a token part right behind it, at its own position? Then they are not alike up to there. */
+static bool part_at(const cl_step *step, uint32_t token, uint32_t a, uint32_t b)
+{
+    if (a == b || !step->points) return false; /* else no two tokens share a position */
+    for (uint32_t i = token + 1; i < step->n_tokens; i++)
+        if (step->positions[i] == step->positions[token] &&
+            stands_in(step, i, a) != stands_in(step, i, b))
+            return true;
+    return false;
+}
+
 static void make_planned(cl_checkpoints *checkpoints, const cl_step *step, uint32_t i)
 {
     uint32_t token = checkpoints->planned[i], begin = step->member_begin[token];
@@ -142,6 +160,7 @@ static void make_planned(cl_checkpoints *checkpoints, const cl_step *step, uint3
     exchange_lists(checkpoints, i, checkpoint);
     cl_checkpoints_fill(checkpoints, checkpoint, first, n);
     for (uint32_t k = begin; k < step->member_begin[token + 1]; k++) {
+        if (part_at(step, token, step->member_of[begin], step->member_of[k])) continue;
         cl_cells_hold(&checkpoints->sequences.cells, checkpoint, 1);
         if (!cl_checkpoints_add(checkpoints, step->members[step->member_of[k]].id, n, checkpoint))
             cl_cells_release(&checkpoints->sequences.cells, checkpoint, 1);
@@ -150,9 +169,27 @@ static void make_planned(cl_checkpoints *checkpoints, const cl_step *step, uint3
     cl_checkpoints_collect(checkpoints);
 }
 
+/*
+ * A token that shares the last position of its sequence stands before a checkpoint behind that. The lists
+ * stay, though they become empty: the planned checkpoints have room in them.
+ */
+static void forget_overtaken(cl_checkpoints *checkpoints, const cl_step *step)
+{
+    if (!step->points || checkpoints->n == 0) return; /* else no two tokens share a position */
+    for (uint32_t m = 0; m < step->n_members; m++) {
+        uint32_t slot = cl_sequence_table_find(&checkpoints->sequences.table, step->members[m].id);
+        if (slot == CL_NO_SLOT) continue;
+        /* One behind position p has its entry at p. */
+        cl_range range = {step->members[m].first, INT64_MAX};
+        cl_sequences_empty(&checkpoints->sequences, slot, range);
+    }
+    cl_checkpoints_collect(checkpoints);
+}
+
 void cl_checkpoints_commit(cl_checkpoints *checkpoints, const cl_step *step)
 {
     drop_suspended(checkpoints);
+    forget_overtaken(checkpoints, step);
     for (uint32_t i = checkpoints->n_planned; i-- > 0;)
         make_planned(checkpoints, step, i);
     checkpoints->n_planned = 0;

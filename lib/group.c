@@ -58,11 +58,9 @@ void cl_group_destroy(cl_group *group)
 
 /* ---- questions ------------------------------------------------------------------------------- */
 
-/* What a sequence has lost; 0 if it is not there. */
-static int32_t lost_by(const cl_group *group, cellar_seq seq)
+static const cl_runs *lost_by(const cl_group *group, cellar_seq seq)
 {
-    uint32_t slot = cl_sequence_table_find(&group->sequences.table, seq);
-    return slot == CL_NO_SLOT ? 0 : group->sequences.table.items[slot].lost;
+    return cl_sequence_table_lost(&group->sequences.table, seq);
 }
 
 /* The largest of positions, y and x of the cells that stand at the run's last position. */
@@ -81,7 +79,7 @@ static int64_t last_coordinate(const cl_cells *cells, const cl_run *run)
 cellar_pos cl_group_next(const cl_group *group, cellar_seq seq)
 {
     const cl_runs *runs = cl_group_runs(group, seq);
-    int64_t next = lost_by(group, seq);
+    int64_t next = cl_lost_end(lost_by(group, seq));
     if (runs->n == 0) return (cellar_pos)next;
     const cl_cells *cells = &group->sequences.cells;
     int64_t last = cl_run_last(&runs->items[runs->n - 1]), largest = last;
@@ -98,36 +96,42 @@ cellar_pos cl_group_next(const cl_group *group, cellar_seq seq)
 cellar_pos cl_group_rewind_min(const cl_group *group, cellar_seq seq)
 {
     const cl_runs *runs = cl_group_runs(group, seq);
-    if (group->kind == CELLAR_LAYER_RECURRENT) {
-        if (runs->n == 0) return 0;
-        /* Of the states in a row that end at the present one, the first. */
-        uint32_t r = runs->n - 1;
-        while (r > 0 && cl_run_last(&runs->items[r - 1]) + 1LL >= runs->items[r].pos)
-            r--; /* also if they share a position: those of an image are several there */
-        return runs->items[r].pos > 0 ? runs->items[r].pos + 1 : 0;
-    }
-    int64_t min = cl_window_rewind_min(&group->window, lost_by(group, seq));
-    return (cellar_pos)(min < INT32_MAX ? min : INT32_MAX);
+    if (group->kind != CELLAR_LAYER_RECURRENT || runs->n == 0) return 0;
+    /* Of the states in a row that end at the present one, the first. */
+    uint32_t r = runs->n - 1;
+    while (r > 0 && cl_run_last(&runs->items[r - 1]) + 1LL >= runs->items[r].pos)
+        r--; /* also if they share a position: those of an image are several there */
+    return runs->items[r].pos > 0 ? runs->items[r].pos + 1 : 0;
+}
+
+/* The largest place up to n, in a list: behind a position of it; 0: there is none. */
+static int64_t find_place(const cl_runs *runs, int64_t n)
+{
+    uint32_t i = cl_runs_find(runs, n - 1);
+    if (i < runs->n && runs->items[i].pos < n) return n;
+    return i > 0 ? (int64_t)cl_run_last(&runs->items[i - 1]) + 1 : 0;
 }
 
 cellar_pos cl_group_continue_at(const cl_group *group, cellar_seq seq, cellar_pos n)
 {
-    const cl_runs *runs = cl_group_runs(group, seq);
-    int64_t lost = lost_by(group, seq);
-    /* Cut off at n, the sequence would go on behind its last position below n. */
-    uint32_t i = cl_runs_find(runs, n);
-    int64_t at = 0;
-    if (i < runs->n && runs->items[i].pos < n)
-        at = n;
-    else if (i > 0)
-        at = (int64_t)cl_run_last(&runs->items[i - 1]) + 1;
-    if (at < lost && lost <= n) at = lost;
-    return at > 0 && cl_window_misses(&group->window, lost, at) ? 0 : (cellar_pos)at;
+    const cl_runs *runs = cl_group_runs(group, seq), *lost = lost_by(group, seq);
+    int64_t at = n, place;
+    do {
+        int64_t held = find_place(runs, at), gone = find_place(lost, at);
+        place = held > gone ? held : gone;
+        at = cl_window_go_back(&group->window, lost, place);
+    } while (at != place);
+    return (cellar_pos)at;
+}
+
+cellar_pos cl_group_held_place(const cl_group *group, cellar_seq seq, cellar_pos n)
+{
+    return (cellar_pos)find_place(cl_group_runs(group, seq), n);
 }
 
 bool cl_group_same_past(const cl_group *group, cellar_seq a, cellar_seq b)
 {
-    return lost_by(group, a) == lost_by(group, b) &&
+    return cl_runs_equal(lost_by(group, a), lost_by(group, b)) &&
            cl_runs_equal(cl_group_runs(group, a), cl_group_runs(group, b));
 }
 
@@ -302,12 +306,15 @@ static cellar_status prepare_far(cl_group *group, cellar_seq from, cellar_seq to
         CL_FAIL(error, CELLAR_FULL, (int64_t)(n - cells->pools[pool].n_free),
                 "a copy to pool %u needs %llu cells, %u are free", pool, (unsigned long long)n,
                 cells->pools[pool].n_free);
-    int64_t lost = cl_window_lost_copy(lost_by(group, to), lost_by(group, from), range.p0,
-                                       range.p1);
-    if (n == 0 && lost == 0 && cl_group_runs(group, to)->n == 0) return CELLAR_OK;
+    uint64_t n_lost = lost_by(group, from)->n;
+    bool has_lost = cl_lost_any(lost_by(group, from), range.p0, range.p1);
+    bool is_there = cl_sequence_table_find(&group->sequences.table, to) != CL_NO_SLOT;
+    if (n == 0 && !has_lost && !is_there) return CELLAR_OK;
     CL_TRY(cl_sequences_add(&group->sequences, to, &slot, error));
     source = cl_group_runs(group, from); /* the table may have moved */
     cellar_status status = reserve_far(group, slot, n, source->n, error);
+    if (status == CELLAR_OK)
+        status = cl_sequences_reserve_lost(&group->sequences, slot, n_lost ? n_lost + 1 : 0, error);
     if (status == CELLAR_OK && n > 0) {
         cl_request request = {slot + 1, pool, CL_NO_CELL, (uint32_t)n};
         group->n_copy_stretches = cl_placement_choose(cells, &request, group->copy_stretches);
@@ -328,11 +335,10 @@ static void copy_far(cl_group *group, cellar_seq from, cellar_seq to, cl_range r
     if (slot == CL_NO_SLOT) return;
     cl_sequence *sequence = &group->sequences.table.items[slot];
     const cl_runs *source = cl_group_runs(group, from);
-    int64_t lost = cl_window_lost_copy(sequence->lost, lost_by(group, from), range.p0, range.p1);
     for (uint32_t s = 0; s < group->n_copy_stretches; s++)
         cl_cells_take(cells, group->copy_stretches[s].cell, group->copy_stretches[s].len, 1);
     cl_sequences_replace(&group->sequences, slot, range, NULL, 0);
-    sequence->lost = (int32_t)lost;
+    cl_lost_copy(&sequence->lost, lost_by(group, from), range.p0, range.p1);
     uint32_t at = cl_runs_cut(&sequence->runs, range.p0);
     piece_walk walk = start_walk(group, source, range);
     piece its;

@@ -35,10 +35,13 @@ typedef struct cl_participant {
 
 /* Something that the open step took away from its holder to make room: it can be given back. */
 typedef struct cl_victim {
-    bool is_checkpoint; /* a run that a checkpoint held; else one that a sequence held */
-    bool has_joined;    /* what was left of the sequence's run became part of the next one */
-    uint32_t slot;      /* of the sequence, or of the checkpoint */
-    int32_t old_lost;   /* of the sequence */
+    bool is_checkpoint;     /* a run that a checkpoint held; else one that a sequence held */
+    bool is_tail;           /* of a run of the sequence whose beginning stays */
+    bool is_head;           /* of one whose end stays */
+    bool has_joined_before; /* that beginning is a cell that became part of the run before it */
+    bool has_joined;        /* that end is a cell that became part of the run behind it */
+    uint32_t slot;          /* of the sequence, or of the checkpoint */
+    bool was_lost;          /* the run's first position: to other tokens that shared it */
     cl_run run;
 } cl_victim;
 
@@ -93,7 +96,7 @@ typedef struct cl_group {
     cl_storage storage;
     struct cl_checkpoints *checkpoints; /* what to give up last; NULL: there are none */
     cl_moves *moves;                    /* of the memory */
-    uint64_t n_reclaimed;               /* cells given up behind windows, ever */
+    uint64_t n_reclaimed;               /* cells given up behind windows, by each holder, ever */
     uint64_t n_moved;                   /* cells whose rows were copied to others, ever */
     uint32_t
         unfinished; /* compaction: the cell where a piece that it cut goes on; 0: there is none */
@@ -111,8 +114,9 @@ typedef struct cl_group {
     cl_label *labels; /* [n_labels] of cells that were taken from victims, in the order of taking */
     uint32_t n_labels;
     bool is_written;           /* rows of the step are stored: victims cannot be given back */
+    bool may_reuse;            /* its own tokens, and checkpoints, may be given up for later ones */
     bool reuses_cells;         /* a later micro-batch uses cells of an earlier one */
-    uint64_t n_step_reclaimed; /* cells given up behind windows by this step */
+    uint64_t n_step_reclaimed; /* cells given up behind windows by this step, if it is committed */
     cl_segment_states *states; /* [n_segments] (recurrent) */
     uint32_t *targets, *after; /* [n_targets] state, tokens of the segment after which it stands */
     uint32_t n_targets;
@@ -161,11 +165,20 @@ static inline const cl_runs *cl_group_runs(const cl_group *group, cellar_seq seq
 /* Where a sequence's next token would go as far as this group knows; 0 if it is not there. */
 cellar_pos cl_group_next(const cl_group *group, cellar_seq seq);
 
-/* The smallest position from which on it can be cut off and go on anywhere; 0: everywhere. */
+/*
+ * States: the smallest position from which on it can be cut off and go on anywhere; 0: everywhere. (For
+ * windows it takes a look at all groups: questions.c.)
+ */
 cellar_pos cl_group_rewind_min(const cl_group *group, cellar_seq seq);
 
-/* n if the sequence can go on at n; else a smaller position at which it can, the largest known. */
+/*
+ * n if the group has what going on at n takes; else the largest smaller position of which that is so. It
+ * may have given up n - 1 itself.
+ */
 cellar_pos cl_group_continue_at(const cl_group *group, cellar_seq seq, cellar_pos n);
+
+/* The largest position up to n whose predecessor the group holds; 0: there is none. */
+cellar_pos cl_group_held_place(const cl_group *group, cellar_seq seq, cellar_pos n);
 
 /* Do two sequences hold the same? */
 bool cl_group_same_past(const cl_group *group, cellar_seq a, cellar_seq b);
@@ -225,6 +238,13 @@ void cl_window_suspend(cl_group *group, uint32_t checkpoint);
 void cl_window_keep_label(cl_group *group, uint32_t cell);
 /* Give all victims back, the last first. */
 void cl_window_restore(cl_group *group);
+/* Cells that sequences were deprived of by the open step. */
+uint64_t cl_window_count_taken(const cl_group *group);
+/*
+ * At a commit: where a step has given up its own tokens, what a sequence held before them goes too. Room
+ * for a cut is needed.
+ */
+void cl_window_drop_overrun(cl_group *group, const cl_participant *participant);
 /*
  * The same outside of a step, for what is loaded, from sequences only: give up to n cells of a pool. Then
  * either they stay given up, or they are taken back. What the last step noted is forgotten first.

@@ -237,10 +237,15 @@ static cellar_status reserve_commit(cl_group *group, const cl_step *step, cl_pas
                                     const cl_rope *ropes, uint32_t n_ropes, cellar_error *error)
 {
     cl_sequences *sequences = &group->sequences;
-    /* One more: giving up may leave a run's sinks apart from its end. */
-    for (uint32_t m = 0; m < step->n_members; m++)
-        CL_TRY(cl_sequences_reserve(sequences, group->participants[m].slot,
-                                    group->participants[m].pending.n + 1ull, error));
+    /* Two more: giving up may leave a run's sinks apart from its end, old and new ones. */
+    for (uint32_t m = 0; m < step->n_members; m++) {
+        const cl_participant *participant = &group->participants[m];
+        uint64_t n = participant->pending.n, n_runs;
+        CL_TRY(cl_sequences_reserve(sequences, participant->slot, n + 2, error));
+        if (participant->kept_from == 0) continue;
+        n_runs = sequences->table.items[participant->slot].runs.n;
+        CL_TRY(cl_sequences_reserve_lost(sequences, participant->slot, n_runs + n + 2, error));
+    }
     if (group->is_external) return CELLAR_OK;
     uint32_t n_pasts = 0;
     for (uint32_t m = 0; m < step->n_members; m++) {
@@ -253,8 +258,8 @@ static cellar_status reserve_commit(cl_group *group, const cl_step *step, cl_pas
                             sequences->alloc, error);
 }
 
-cellar_status cl_attention_begin(cl_group *group, const cl_step *step, const cl_rope *ropes,
-                                 uint32_t n_ropes, cellar_error *error)
+static cellar_status begin(cl_group *group, const cl_step *step, const cl_rope *ropes,
+                           uint32_t n_ropes, cellar_error *error)
 {
     cl_cells *cells = &group->sequences.cells;
     begin_room room;
@@ -276,6 +281,22 @@ cellar_status cl_attention_begin(cl_group *group, const cl_step *step, const cl_
         status = reserve_commit(group, step, room.pasts, ropes, n_ropes, error);
     if (status != CELLAR_OK) cl_attention_abort(group, step);
     return status;
+}
+
+/*
+ * A step whose tokens have room side by side does not use a cell twice, whatever else has to go for that:
+ * its engine may then store all micro-batches before it attends. If they have none, the oldest goes
+ * first, and that is often the beginning of a long step itself.
+ */
+cellar_status cl_attention_begin(cl_group *group, const cl_step *step, const cl_rope *ropes,
+                                 uint32_t n_ropes, cellar_error *error)
+{
+    bool has_choice = cl_group_has_window(group) && step->n_ubatches > 1;
+    group->may_reuse = !has_choice;
+    cellar_status status = begin(group, step, ropes, n_ropes, has_choice ? NULL : error);
+    if (!has_choice || status == CELLAR_OK) return status;
+    group->may_reuse = true;
+    return begin(group, step, ropes, n_ropes, error);
 }
 
 /* ---- the end of a step ----------------------------------------------------------------------- */
@@ -306,10 +327,10 @@ void cl_attention_commit(cl_group *group, const cl_step *step)
     for (uint32_t m = 0; m < group->n_participants; m++) {
         const cl_participant *participant = &group->participants[m];
         cl_sequence *sequence = &group->sequences.table.items[participant->slot];
+        cl_window_drop_overrun(group, participant);
         for (uint32_t i = 0; i < participant->pending.n; i++)
             append_kept(group, &sequence->runs, participant->pending.items[i],
                         participant->kept_from);
-        if (participant->kept_from > sequence->lost) sequence->lost = participant->kept_from;
     }
     group->n_reclaimed += group->n_step_reclaimed;
     end_step(group);
@@ -357,7 +378,10 @@ void cl_attention_abort(cl_group *group, const cl_step *step)
         for (uint32_t m = 0; m < group->n_participants; m++)
             release_pending(group, &group->participants[m]);
     }
-    if (!group->is_written) cl_window_restore(group);
+    if (group->is_written)
+        group->n_reclaimed += cl_window_count_taken(group);
+    else
+        cl_window_restore(group);
     /* Backwards, so that claims and slots return the way they came. */
     for (uint32_t m = group->n_participants; m-- > 0;)
         cl_sequences_set_claim(sequences, group->participants[m].slot, CL_NO_BLOCK);

@@ -9,7 +9,9 @@
  * What a step takes away is written down as victims, so that an abort can give it back. It cannot once
  * rows were stored in those cells; then a sequence has lost some of its past, but never what its next
  * token sees. Tokens of this very step that fall out of sight of its later micro-batches are given up
- * too (a participant's kept_from); for them there is nothing to give back.
+ * too (a participant's kept_from); for them there is nothing to give back. What an abort would need stays
+ * until the commit, although it is older than those: then it goes as well (cl_window_drop_overrun), for a
+ * sequence has no gap behind its sinks, and nobody could go on there.
  */
 #include <assert.h>
 #include <string.h>
@@ -23,6 +25,7 @@
 /* Something whose oldest cell is `age` positions behind what its next query sees. */
 typedef struct candidate {
     int64_t age;     /* > 0 */
+    int64_t ahead;   /* how much farther the step has come than what an abort would go back to */
     uint32_t index;  /* slot of a sequence; or participant */
     bool is_pending; /* tokens of this step */
     uint32_t victim; /* the last one that was taken from this sequence; NO_VICTIM: none */
@@ -45,30 +48,43 @@ static bool oldest_run(const cl_group *group, const cl_runs *runs, int64_t from,
     return i < runs->n && cl_run_clip(&runs->items[i], first, bound, out);
 }
 
-/* Up to where a list of runs can be given up: behind that, its next query sees it. */
-static int64_t bound_of(const cl_group *group, const cl_runs *runs)
+/*
+ * Up to where what a sequence holds can be given up: behind that, its next query sees it. The end of what
+ * it was told may be lost, too.
+ */
+static int64_t bound_of_sequence(const cl_group *group, uint32_t slot)
 {
+    const cl_sequence *sequence = &group->sequences.table.items[slot];
+    int64_t last = cl_lost_end(&sequence->lost) - 1, n = sequence->runs.n;
+    if (n > 0 && cl_run_last(&sequence->runs.items[n - 1]) > last)
+        last = cl_run_last(&sequence->runs.items[n - 1]);
+    return last < 0 ? 0 : cl_window_first(&group->window, next_query(group, last));
+}
+
+/* The same for tokens of the step. */
+static int64_t bound_of_pending(const cl_group *group, uint32_t m)
+{
+    const cl_runs *runs = &group->participants[m].pending;
     if (runs->n == 0) return 0;
     return cl_window_first(&group->window,
                            next_query(group, cl_run_last(&runs->items[runs->n - 1])));
 }
 
-static bool find_candidate(const cl_group *group, uint32_t index, bool is_pending, candidate *out,
-                           cl_run *run)
+/* Find a candidate's oldest run and its age; its index, kind and `ahead` are set. */
+static bool find_oldest(const cl_group *group, candidate *out, cl_run *run)
 {
     const cl_runs *runs;
-    int64_t from = 0;
-    if (is_pending) {
-        runs = &group->participants[index].pending;
-        from = group->participants[index].kept_from;
+    int64_t from = 0, bound;
+    if (out->is_pending) {
+        runs = &group->participants[out->index].pending;
+        from = group->participants[out->index].kept_from;
+        bound = bound_of_pending(group, out->index);
     } else {
-        runs = &group->sequences.table.items[index].runs;
+        runs = &group->sequences.table.items[out->index].runs;
+        bound = bound_of_sequence(group, out->index);
     }
-    int64_t bound = bound_of(group, runs);
     if (!oldest_run(group, runs, from, bound, run)) return false;
-    out->age = bound - run->pos;
-    out->index = index;
-    out->is_pending = is_pending;
+    out->age = bound + out->ahead - run->pos;
     return true;
 }
 
@@ -88,25 +104,47 @@ static void sink(candidate *heap, uint32_t at, uint32_t n)
     heap[at] = item;
 }
 
+/* The first of candidates [n], which stand in the order of their slots, at or behind a slot. */
+static uint32_t find_slot(const candidate *candidates, uint32_t n, uint32_t slot)
+{
+    uint32_t low = 0, high = n;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (candidates[middle].index < slot)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 /*
  * What is taken from a sequence piece by piece becomes one victim a run, also over several calls: find the
  * last one of each candidate. Candidates [n] are sequences in the order of their slots.
  */
 static void find_last_victims(const cl_group *group, candidate *candidates, uint32_t n)
 {
-    for (uint32_t i = 0; i < n; i++)
-        candidates[i].victim = NO_VICTIM;
     for (uint32_t v = 0; v < group->n_victims; v++) {
         if (group->victims[v].is_checkpoint) continue;
-        uint32_t low = 0, high = n;
-        while (low < high) {
-            uint32_t middle = low + (high - low) / 2;
-            if (candidates[middle].index < group->victims[v].slot)
-                low = middle + 1;
-            else
-                high = middle;
-        }
-        if (low < n && candidates[low].index == group->victims[v].slot) candidates[low].victim = v;
+        uint32_t at = find_slot(candidates, n, group->victims[v].slot);
+        if (at < n && candidates[at].index == group->victims[v].slot) candidates[at].victim = v;
+    }
+}
+
+/*
+ * What an abort goes back to is behind where the step has come; ages count from there for both, or tokens
+ * of the step would go before older ones of the same sequence. Candidates as above.
+ */
+static void find_ahead(const cl_group *group, candidate *candidates, uint32_t n)
+{
+    for (uint32_t m = 0; m < group->n_participants; m++) {
+        const cl_participant *participant = &group->participants[m];
+        uint32_t at = find_slot(candidates, n, participant->slot);
+        if (at == n || candidates[at].index != participant->slot || participant->pending.n == 0)
+            continue;
+        candidates[at].ahead = bound_of_pending(group, m) -
+                               bound_of_sequence(group, participant->slot);
+        candidates[at].age += candidates[at].ahead;
     }
 }
 
@@ -117,13 +155,15 @@ static uint32_t collect(cl_group *group, uint32_t pool, candidate *heap)
     cl_run run;
     for (uint32_t slot = 0; slot < table->n_slots; slot++) {
         if (table->items[slot].id < 0 || table->items[slot].pool != pool) continue;
-        n += find_candidate(group, slot, false, &heap[n], &run);
+        heap[n] = (candidate){.index = slot, .victim = NO_VICTIM};
+        n += find_oldest(group, &heap[n], &run);
     }
     find_last_victims(group, heap, n);
-    for (uint32_t m = 0; m < group->n_participants; m++) {
+    find_ahead(group, heap, n);
+    for (uint32_t m = 0; group->may_reuse && m < group->n_participants; m++) {
         if (table->items[group->participants[m].slot].pool != pool) continue;
-        heap[n].victim = NO_VICTIM;
-        n += find_candidate(group, m, true, &heap[n], &run);
+        heap[n] = (candidate){.index = m, .is_pending = true, .victim = NO_VICTIM};
+        n += find_oldest(group, &heap[n], &run);
     }
     for (uint32_t i = n / 2; i-- > 0;)
         sink(heap, i, n);
@@ -158,9 +198,11 @@ static void cut_sequence(cl_group *group, uint32_t slot, cl_run run, uint32_t n,
 {
     cl_sequence *sequence = &group->sequences.table.items[slot];
     int64_t end = run.step ? run.pos + (int64_t)n : run.pos + 1LL;
-    uint32_t first = cl_runs_cut(&sequence->runs, run.pos);
+    uint32_t n_runs = sequence->runs.n, first = cl_runs_cut(&sequence->runs, run.pos);
+    cl_victim victim = {.slot = slot, .is_tail = sequence->runs.n > n_runs};
     /* A sink that stays behind alone can belong to those before it that share its position. */
-    if (first > 0 && cl_runs_join(&sequence->runs, first - 1)) first--;
+    victim.has_joined_before = first > 0 && cl_runs_join(&sequence->runs, first - 1);
+    first -= victim.has_joined_before;
     cl_run_set_len(&run, n);
     if (n == 1) run.step = 1;
     if (*last != NO_VICTIM && continues(&group->victims[*last], &run)) {
@@ -168,9 +210,12 @@ static void cut_sequence(cl_group *group, uint32_t slot, cl_run run, uint32_t n,
         cl_run_set_len(taken, taken->len + n);
     } else {
         *last = group->n_victims;
-        note_victim(group, (cl_victim){false, false, slot, sequence->lost, run});
+        victim.was_lost = cl_lost_any(&sequence->lost, run.pos, run.pos + 1LL);
+        victim.run = run;
+        note_victim(group, victim);
     }
     cl_run *left = &sequence->runs.items[first];
+    group->victims[*last].is_head = left->len > n;
     if (left->len == n) {
         cl_runs_erase(&sequence->runs, first, first + 1);
     } else {
@@ -180,7 +225,7 @@ static void cut_sequence(cl_group *group, uint32_t slot, cl_run run, uint32_t n,
         /* A cell that is left over can belong to those behind it that share its position. */
         group->victims[*last].has_joined = cl_runs_join(&sequence->runs, first + 1);
     }
-    if (end > sequence->lost) sequence->lost = (int32_t)end;
+    cl_lost_add(&sequence->lost, run.pos, end);
 }
 
 /*
@@ -204,11 +249,11 @@ static uint32_t cut_pending(cl_group *group, uint32_t m, int64_t end)
     return n;
 }
 
-/* Give up some of the oldest cells of a candidate. Returns how many it let go of. */
-static uint32_t give_up(cl_group *group, candidate *oldest, int64_t runner_up, uint32_t wanted)
+/* Give up some of the oldest cells of a candidate. */
+static void give_up(cl_group *group, candidate *oldest, int64_t runner_up, uint32_t wanted)
 {
     cl_run run;
-    if (!find_candidate(group, oldest->index, oldest->is_pending, oldest, &run)) return 0;
+    if (!find_oldest(group, oldest, &run)) return;
     uint32_t n = count_going(&run, oldest->age, runner_up, wanted);
     if (oldest->is_pending) {
         n = cut_pending(group, oldest->index, run.step ? run.pos + (int64_t)n : run.pos + 1LL);
@@ -217,6 +262,33 @@ static uint32_t give_up(cl_group *group, candidate *oldest, int64_t runner_up, u
         cl_cells_release(&group->sequences.cells, run.cell, n);
     }
     group->n_step_reclaimed += n;
+}
+
+void cl_window_drop_overrun(cl_group *group, const cl_participant *participant)
+{
+    cl_sequence *sequence = &group->sequences.table.items[participant->slot];
+    cl_runs *runs = &sequence->runs;
+    int64_t n_sinks = group->window.n_sinks, end = participant->kept_from;
+    if (end <= n_sinks) return;
+    uint32_t first = cl_runs_cut(runs, n_sinks); /* all that is committed stands below `end` */
+    for (uint32_t i = first; i < runs->n; i++) {
+        cl_lost_add(&sequence->lost, runs->items[i].pos, cl_run_last(&runs->items[i]) + 1LL);
+        cl_cells_release(&group->sequences.cells, runs->items[i].cell, runs->items[i].len);
+        group->n_step_reclaimed += runs->items[i].len;
+    }
+    cl_run part;
+    for (uint32_t i = 0; i < participant->pending.n; i++)
+        if (cl_run_clip(&participant->pending.items[i], n_sinks, end, &part))
+            cl_lost_add(&sequence->lost, part.pos, cl_run_last(&part) + 1LL);
+    runs->n = first;
+    cl_runs_mend(runs, first);
+}
+
+uint64_t cl_window_count_taken(const cl_group *group)
+{
+    uint64_t n = 0;
+    for (uint32_t v = 0; v < group->n_victims; v++)
+        if (!group->victims[v].is_checkpoint) n += group->victims[v].run.len;
     return n;
 }
 
@@ -224,7 +296,9 @@ void cl_window_suspend(cl_group *group, uint32_t checkpoint)
 {
     const cl_pin *pin = cl_checkpoints_pin(group->checkpoints, checkpoint, group->index);
     for (uint32_t i = 0; i < pin->runs.n; i++) {
-        note_victim(group, (cl_victim){true, false, checkpoint, 0, pin->runs.items[i]});
+        note_victim(
+            group,
+            (cl_victim){.is_checkpoint = true, .slot = checkpoint, .run = pin->runs.items[i]});
         cl_cells_release(&group->sequences.cells, pin->runs.items[i].cell, pin->runs.items[i].len);
     }
     cl_checkpoints_suspend(group->checkpoints, checkpoint, group->index);
@@ -239,10 +313,9 @@ static void reclaim_cells(cl_group *group, uint32_t pool, uint32_t goal)
     while (n > 0 && its->n_free < goal) {
         int64_t runner_up = n > 1 ? heap[1].age : 0;
         if (n > 2 && heap[2].age > runner_up) runner_up = heap[2].age;
-        (void)give_up(group, &heap[0], runner_up, goal - its->n_free);
+        give_up(group, &heap[0], runner_up, goal - its->n_free);
         cl_run run;
-        if (!find_candidate(group, heap[0].index, heap[0].is_pending, &heap[0], &run))
-            heap[0] = heap[--n];
+        if (!find_oldest(group, &heap[0], &run)) heap[0] = heap[--n];
         sink(heap, 0, n);
     }
 }
@@ -252,7 +325,7 @@ uint32_t cl_window_reclaim(cl_group *group, uint32_t pool, uint32_t missing)
     const cl_pool *its = &group->sequences.cells.pools[pool];
     uint32_t goal = its->n_free + missing;
     reclaim_cells(group, pool, goal);
-    while (its->n_free < goal && group->checkpoints) {
+    while (its->n_free < goal && group->checkpoints && group->may_reuse) {
         uint32_t least = cl_checkpoints_least(group->checkpoints, group->index, pool);
         if (least == CL_NO_CHECKPOINT) break;
         cl_window_suspend(group, least);
@@ -300,7 +373,9 @@ cellar_status cl_window_reserve(cl_group *group, const cl_step *step, cellar_err
     uint64_t n_victims = (uint64_t)step->n_tokens + count_pins(group);
     for (uint32_t slot = 0; slot < sequences->table.n_slots; slot++) {
         if (sequences->table.items[slot].id < 0) continue;
-        n_victims += sequences->table.items[slot].runs.n + 1;
+        uint64_t n_runs = sequences->table.items[slot].runs.n;
+        n_victims += n_runs + 1;
+        CL_TRY(cl_sequences_reserve_lost(sequences, slot, n_runs + 2, error));
         CL_TRY(
             cl_sequences_reserve(sequences, slot, 3, error)); /* a cut at the sinks, one behind */
     }
@@ -322,14 +397,32 @@ static void hold_again(cl_cells *cells, const cl_run *run)
     }
 }
 
-/* The cell that was left over of run `at` goes back to it from the run behind. */
-static void part_again(cl_runs *runs, uint32_t at)
+/*
+ * Run `at` is a victim that was put back: make it one with what stayed of its run, and nothing else. Where
+ * tokens share a position it could touch others, and lists that say the same can be cut in two ways.
+ */
+static void attach(cl_runs *runs, uint32_t at, const cl_victim *victim)
 {
-    cl_run *run = &runs->items[at], *behind = &runs->items[at + 1];
-    cl_run_set_len(run, run->len + 1);
-    behind->cell++;
-    cl_run_set_len(behind, behind->len - 1);
-    if (behind->len == 1) behind->step = 1;
+    cl_run *run = &runs->items[at];
+    if (victim->has_joined) { /* the cell that was left over comes back from the run behind */
+        cl_run *behind = run + 1;
+        cl_run_set_len(run, run->len + 1);
+        behind->cell++;
+        cl_run_set_len(behind, behind->len - 1);
+        if (behind->len == 1) behind->step = 1;
+    } else if (victim->is_head) {
+        cl_runs_join(runs, at + 1);
+    }
+    if (victim->has_joined_before) { /* the same from the run before */
+        cl_run *before = run - 1;
+        cl_run_set_len(before, before->len - 1);
+        if (before->len == 1) before->step = 1;
+        run->pos--;
+        run->cell--;
+        cl_run_set_len(run, run->len + 1);
+    } else if (victim->is_tail) {
+        cl_runs_join(runs, at);
+    }
 }
 
 void cl_window_keep_label(cl_group *group, uint32_t cell)
@@ -367,10 +460,9 @@ void cl_window_restore(cl_group *group)
         cl_sequence *sequence = &group->sequences.table.items[victim->slot];
         uint32_t at = cl_runs_find(&sequence->runs, victim->run.pos);
         cl_runs_insert(&sequence->runs, at, &victim->run, 1);
-        if (victim->has_joined) part_again(&sequence->runs, at);
-        cl_runs_mend(&sequence->runs, at + 1);
-        cl_runs_mend(&sequence->runs, at);
-        sequence->lost = victim->old_lost;
+        attach(&sequence->runs, at, victim);
+        cl_lost_remove(&sequence->lost, victim->run.pos + (victim->was_lost ? 1LL : 0LL),
+                       cl_run_last(&victim->run) + 1LL);
     }
 }
 
@@ -387,6 +479,7 @@ cellar_status cl_window_give_up(cl_group *group, uint32_t pool, uint32_t n, cell
     uint32_t goal = group->sequences.cells.pools[pool].n_free + n;
     cl_step nobody = {.n_tokens = goal};
     CL_TRY(cl_window_reserve(group, &nobody, error));
+    group->may_reuse = false; /* no step is open */
     reclaim_cells(group, pool, goal);
     return CELLAR_OK;
 }

@@ -97,6 +97,13 @@ cellar_pos cl_memory_continue_at(const cellar_memory *memory, cellar_seq seq, ce
 cellar_status cl_memory_check_past(const cellar_memory *memory, cellar_seq seq, cellar_pos n,
                                    cellar_pos *replay_from, cellar_error *error);
 
+/*
+ * May the next token of a sequence stand at `first`? CELLAR_REPLAY if it would miss what it has to see. With
+ * M-RoPE that may be the sequence's last position, or one behind a gap.
+ */
+cellar_status cl_memory_check_next(const cellar_memory *memory, cellar_seq seq, cellar_pos first,
+                                   cellar_error *error);
+
 /* Is this a micro-batch of the open step? CELLAR_INVALID. */
 cellar_status cl_memory_check_ubatch(const cellar_memory *memory, uint32_t ubatch,
                                      cellar_error *error);

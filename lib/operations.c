@@ -27,11 +27,14 @@ static int64_t first_in_group(const cl_group *group, cellar_seq seq, cl_range ra
     uint32_t slot = cl_sequence_table_find(&group->sequences.table, seq);
     if (slot == CL_NO_SLOT || range.p0 >= range.p1) return INT64_MAX;
     const cl_sequence *sequence = &group->sequences.table.items[slot];
-    if (sequence->lost > range.p0) return range.p0;
+    int64_t first = cl_lost_next(&sequence->lost, range.p0);
     uint32_t i = cl_runs_find(&sequence->runs, range.p0);
-    if (i == sequence->runs.n) return INT64_MAX;
-    int64_t first = sequence->runs.items[i].pos;
-    if (group->kind == CELLAR_LAYER_RECURRENT) first = sequence->begin; /* it has read all since */
+    if (i < sequence->runs.n) {
+        int64_t held = sequence->runs.items[i].pos;
+        if (group->kind == CELLAR_LAYER_RECURRENT)
+            held = sequence->begin; /* it has read all since */
+        if (held < first) first = held;
+    }
     if (first >= range.p1) return INT64_MAX;
     return first > range.p0 ? first : range.p0;
 }

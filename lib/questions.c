@@ -24,13 +24,12 @@ void cl_memory_position(const cellar_memory *memory, cellar_seq seq, cellar_pos 
     for (uint32_t g = 0; g < memory->n_groups; g++) {
         const cl_group *group = &memory->groups[g];
         const cl_runs *runs = cl_group_runs(group, seq);
-        cellar_pos its = cl_group_next(group, seq), its_last = -1;
-        if (runs->n > 0) its_last = cl_run_last(&runs->items[runs->n - 1]);
-        uint32_t slot = cl_sequence_table_find(&group->sequences.table, seq);
-        int32_t lost = slot == CL_NO_SLOT ? 0 : group->sequences.table.items[slot].lost;
-        if (lost - 1 > its_last) its_last = lost - 1; /* all but sinks can be behind a window */
+        cellar_pos its = cl_group_next(group, seq);
+        int64_t its_last = cl_lost_end(cl_sequence_table_lost(&group->sequences.table, seq)) - 1;
+        if (runs->n > 0 && cl_run_last(&runs->items[runs->n - 1]) > its_last)
+            its_last = cl_run_last(&runs->items[runs->n - 1]);
         if (its > 0 && its > *next) *next = its;
-        if (its_last > *last) *last = its_last;
+        if (its_last > *last) *last = (cellar_pos)its_last;
     }
 }
 
@@ -62,26 +61,86 @@ cellar_pos cellar_position_max(const cellar_memory *memory, cellar_seq seq)
     return max;
 }
 
-static cellar_pos rewind_min(const cellar_memory *memory, cellar_seq seq)
+/* The largest position of a list in [first, last]; -1: there is none. */
+static int64_t find_last(const cl_runs *runs, int64_t first, int64_t last)
 {
-    cellar_pos min = 0;
-    for (uint32_t g = 0; g < memory->n_groups; g++) {
-        cellar_pos its = cl_group_rewind_min(&memory->groups[g], seq);
-        if (its > min) min = its;
-    }
-    return min;
+    uint32_t i = cl_runs_find(runs, last);
+    if (i < runs->n && runs->items[i].pos <= last) return last;
+    if (i == 0 || cl_run_last(&runs->items[i - 1]) < first) return -1;
+    return cl_run_last(&runs->items[i - 1]);
 }
 
-/* Different shifts among the runs of a sequence that are not 0; looks at each pair once. */
-static uint32_t count_shifts(const cl_runs *runs)
+/*
+ * The largest place behind `first`, at or right behind a position in [first, last] that any group holds, at
+ * which a query misses something; -1: there is none.
+ */
+static int64_t last_miss(const cellar_memory *memory, const cl_group *group, cellar_seq seq,
+                         int64_t first, int64_t last)
+{
+    const cl_runs *lost = cl_sequence_table_lost(&group->sequences.table, seq);
+    int64_t place = -1;
+    for (uint32_t g = 0; g < memory->n_groups; g++) {
+        int64_t pos = find_last(cl_memory_runs(memory, g, seq), first, last);
+        /* Of two places side by side one at most sees nothing behind it: no need to go on below. */
+        for (int64_t at = pos + 1; pos >= 0 && at >= pos && at > first && at > place; at--)
+            if (cl_window_misses(&group->window, lost, at)) place = at;
+    }
+    return place;
+}
+
+/* The smallest position from which on no place that a sequence holds misses anything in a group. */
+static int64_t window_rewind_min(const cellar_memory *memory, const cl_group *group, cellar_seq seq)
+{
+    const cl_runs *lost = cl_sequence_table_lost(&group->sequences.table, seq);
+    bool has_lost_sink = lost->n > 0 && lost->items[0].pos < (int64_t)group->window.n_sinks;
+    if (has_lost_sink && last_miss(memory, group, seq, lost->items[0].pos, INT32_MAX - 1) >= 0)
+        return INT32_MAX;
+    for (uint32_t r = lost->n; r-- > 0;) {
+        int64_t horizon = cl_window_horizon(&group->window, cl_run_last(&lost->items[r]));
+        if (horizon > INT32_MAX - 1) horizon = INT32_MAX - 1;
+        int64_t place = last_miss(memory, group, seq, lost->items[r].pos, horizon);
+        if (place < 0) continue;
+        /* Of a stretch that is longer than a chunk, the last one that is asked about counts. */
+        int64_t end = cl_window_horizon(&group->window, place - 1);
+        return (end < horizon ? end : horizon) + 1;
+    }
+    return 0;
+}
+
+static cellar_pos rewind_min(const cellar_memory *memory, cellar_seq seq)
+{
+    int64_t min = 0;
+    for (uint32_t g = 0; g < memory->n_groups; g++) {
+        int64_t its = cl_group_rewind_min(&memory->groups[g], seq);
+        if (its == 0) its = window_rewind_min(memory, &memory->groups[g], seq);
+        if (its > min) min = its;
+    }
+    return (cellar_pos)min;
+}
+
+/* Is a shift among those of the first n runs of a list? */
+static bool has_shift(const cl_runs *runs, uint32_t n, int32_t shift)
+{
+    while (n-- > 0)
+        if (runs->items[n].shift == shift) return true;
+    return false;
+}
+
+/* Different shifts among the runs of a sequence in all groups that are not 0. */
+static uint32_t count_shifts(const cellar_memory *memory, cellar_seq seq)
 {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < runs->n; i++) {
-        if (runs->items[i].shift == 0) continue;
-        bool is_known = false;
-        for (uint32_t k = i; k-- > 0 && !is_known;)
-            is_known = runs->items[k].shift == runs->items[i].shift;
-        n += !is_known;
+    for (uint32_t g = 0; g < memory->n_groups; g++) {
+        const cl_runs *runs = cl_memory_runs(memory, g, seq);
+        for (uint32_t i = 0; i < runs->n; i++) {
+            int32_t shift = runs->items[i].shift;
+            bool is_known = shift == 0 || has_shift(runs, i, shift);
+            for (uint32_t k = 0; k < g && !is_known; k++) {
+                const cl_runs *others = cl_memory_runs(memory, k, seq);
+                is_known = has_shift(others, others->n, shift);
+            }
+            n += !is_known;
+        }
     }
     return n;
 }
@@ -99,6 +158,7 @@ cellar_status cellar_get_sequence(const cellar_memory *memory, cellar_seq seq,
     out->pos_max = cellar_position_max(memory, seq);
     out->pos_next = next < 0 ? 0 : next;
     out->rewind_min = rewind_min(memory, seq);
+    out->n_shifts = count_shifts(memory, seq);
     out->pool = cl_memory_pool_of(memory, seq);
     const cl_runs *list = cl_sequence_table_runs(&memory->checkpoints.sequences.table, seq);
     for (uint32_t i = 0; i < list->n; i++)
@@ -106,8 +166,6 @@ cellar_status cellar_get_sequence(const cellar_memory *memory, cellar_seq seq,
     for (uint32_t g = 0; g < memory->n_groups; g++) {
         const cl_runs *runs = cl_memory_runs(memory, g, seq);
         const cl_cells *cells = &memory->groups[g].sequences.cells;
-        uint32_t n_shifts = count_shifts(runs);
-        if (n_shifts > out->n_shifts) out->n_shifts = n_shifts;
         out->n_runs += runs->n;
         for (uint32_t i = 0; i < runs->n; i++) {
             out->n_cells += runs->items[i].len;
@@ -118,7 +176,8 @@ cellar_status cellar_get_sequence(const cellar_memory *memory, cellar_seq seq,
     return CELLAR_OK;
 }
 
-cellar_pos cl_memory_continue_at(const cellar_memory *memory, cellar_seq seq, cellar_pos n)
+/* The largest position up to n at which every group can go on. */
+static cellar_pos agree_on(const cellar_memory *memory, cellar_seq seq, cellar_pos n)
 {
     /* A group may have to go back further because another one has: until all agree. */
     bool agreed = false;
@@ -132,6 +191,35 @@ cellar_pos cl_memory_continue_at(const cellar_memory *memory, cellar_seq seq, ce
         }
     }
     return n;
+}
+
+/*
+ * The largest position up to n whose predecessor some group holds, or that was the last to be given up by
+ * all; 0: there is none.
+ */
+static cellar_pos known_place(const cellar_memory *memory, cellar_seq seq, cellar_pos n)
+{
+    int64_t place = 0, given_up = 0;
+    bool is_same = true;
+    for (uint32_t g = 0; g < memory->n_groups; g++) {
+        const cl_group *group = &memory->groups[g];
+        cellar_pos its = cl_group_held_place(group, seq, n);
+        int64_t its_end = cl_lost_end(cl_sequence_table_lost(&group->sequences.table, seq));
+        if (its > place) place = its;
+        if (g > 0) is_same = is_same && its_end == given_up;
+        given_up = its_end;
+    }
+    return (cellar_pos)(is_same && given_up <= n && given_up > place ? given_up : place);
+}
+
+cellar_pos cl_memory_continue_at(const cellar_memory *memory, cellar_seq seq, cellar_pos n)
+{
+    cellar_pos at = n, place;
+    do {
+        place = agree_on(memory, seq, at);
+        at = known_place(memory, seq, place);
+    } while (at != place);
+    return at;
 }
 
 /* Which group keeps a sequence from going on at n, and why. */
@@ -157,6 +245,33 @@ cellar_status cl_memory_check_past(const cellar_memory *memory, cellar_seq seq, 
     CL_FAIL_BECAUSE(error, CELLAR_REPLAY, reason, from,
                     "sequence %d cannot continue at %d, %s: rewind, and read again from %d",
                     (int)seq, (int)n, cellar_reason_text(reason), (int)from);
+}
+
+/* Does a token at `first` find in a group all that it sees of what is up to `last`? */
+static bool has_past(const cl_group *group, cellar_seq seq, cellar_pos last, cellar_pos first)
+{
+    if (group->kind == CELLAR_LAYER_RECURRENT) /* whatever its position, it follows the last one */
+        return cl_group_continue_at(group, seq, last + 1) == last + 1;
+    const cl_runs *lost = cl_sequence_table_lost(&group->sequences.table, seq);
+    return !cl_window_misses(&group->window, lost, first) && !cl_lost_any(lost, first, first + 1LL);
+}
+
+cellar_status cl_memory_check_next(const cellar_memory *memory, cellar_seq seq, cellar_pos first,
+                                   cellar_error *error)
+{
+    cellar_pos next, last;
+    cl_memory_position(memory, seq, &next, &last);
+    for (uint32_t g = 0; last >= 0 && g < memory->n_groups; g++) {
+        const cl_group *group = &memory->groups[g];
+        if (has_past(group, seq, last, first)) continue;
+        cellar_pos from = cl_memory_rewind_to(memory, seq, first > last ? last + 1 : first);
+        cellar_reason reason = group->kind == CELLAR_LAYER_RECURRENT ? CELLAR_REASON_NO_STATE
+                                                                     : CELLAR_REASON_WINDOW_PASSED;
+        CL_FAIL_BECAUSE(error, CELLAR_REPLAY, reason, from,
+                        "sequence %d cannot continue at %d, %s: rewind, and read again from %d",
+                        (int)seq, (int)first, cellar_reason_text(reason), (int)from);
+    }
+    return CELLAR_OK;
 }
 
 cellar_status cellar_can_continue(const cellar_memory *memory, cellar_seq seq, cellar_pos n,

@@ -95,7 +95,7 @@ cellar_status cl_rope_validate(const cellar_rope *rope, uint32_t k_size, uint32_
     CL_TRY(check_number(rope->base, layer, "base", error));
     CL_TRY(check_number(rope->scale, layer, "scale", error));
     for (uint32_t i = 0; rope->factors && i < n_rot / 2; i++)
-        if (!is_sane((double)rope->factors[i]))
+        if (!is_sane((double)rope->factors[i]) && rope->factors[i] != INFINITY)
             CL_FAIL(error, CELLAR_INVALID, layer, "layer %u: rope.factors[%u] %g is not in %g..%g",
                     layer, i, (double)rope->factors[i], SMALLEST, LARGEST);
     return validate_yarn(rope, layer, error);

@@ -20,8 +20,11 @@ void cl_sequence_table_init(cl_sequence_table *table)
 
 void cl_sequence_table_free(cl_sequence_table *table, cl_alloc *alloc)
 {
-    for (uint32_t slot = 0; slot < table->n_slots; slot++)
-        if (table->items[slot].id >= 0) cl_runs_free(&table->items[slot].runs, alloc);
+    for (uint32_t slot = 0; slot < table->n_slots; slot++) {
+        if (table->items[slot].id < 0) continue;
+        cl_runs_free(&table->items[slot].runs, alloc);
+        cl_runs_free(&table->items[slot].lost, alloc);
+    }
     cl_alloc_put(alloc, CELLAR_BYTES_RUNS, table->items, table->capacity * sizeof(cl_sequence));
     cl_alloc_put(alloc, CELLAR_BYTES_RUNS, table->index, table->index_size * sizeof(uint32_t));
     cl_sequence_table_init(table);
@@ -47,11 +50,18 @@ uint32_t cl_sequence_table_find(const cl_sequence_table *table, cellar_seq id)
     return table->index[place_of(table, id)];
 }
 
+static const cl_runs no_runs = {NULL, 0, 0};
+
 const cl_runs *cl_sequence_table_runs(const cl_sequence_table *table, cellar_seq id)
 {
-    static const cl_runs empty = {NULL, 0, 0};
     uint32_t slot = cl_sequence_table_find(table, id);
-    return slot == CL_NO_SLOT ? &empty : &table->items[slot].runs;
+    return slot == CL_NO_SLOT ? &no_runs : &table->items[slot].runs;
+}
+
+const cl_runs *cl_sequence_table_lost(const cl_sequence_table *table, cellar_seq id)
+{
+    uint32_t slot = cl_sequence_table_find(table, id);
+    return slot == CL_NO_SLOT ? &no_runs : &table->items[slot].lost;
 }
 
 /* Make the index large enough for one sequence more. */
@@ -113,6 +123,7 @@ void cl_sequence_table_drop(cl_sequence_table *table, cl_alloc *alloc, uint32_t 
     cl_sequence *sequence = &table->items[slot];
     close_gap(table, place_of(table, sequence->id));
     cl_runs_free(&sequence->runs, alloc);
+    cl_runs_free(&sequence->lost, alloc);
     sequence->id = -1;
     sequence->next_vacant = table->first_vacant;
     table->first_vacant = slot;

@@ -9,7 +9,7 @@
 #ifndef CL_SEQUENCE_TABLE_H
 #define CL_SEQUENCE_TABLE_H
 
-#include "runs.h"
+#include "lost.h"
 
 #define CL_NO_SLOT UINT32_MAX
 
@@ -18,12 +18,8 @@ typedef struct cl_sequence {
     cellar_seq id;  /* -1: the slot is vacant */
     uint32_t claim; /* the block it claims, CL_NO_BLOCK if none */
     uint32_t pool;  /* whose cells it holds */
-    /*
-     * Window groups: positions below this (sinks excepted) may be missing because the window had passed
-     * them and their cells were needed. 0: none is. Such a sequence exists even without runs.
-     */
-    int32_t lost;
-    int32_t begin; /* recurrent groups: where the first token stands that its states have read */
+    cl_runs lost;   /* window groups: positions that were given up; it exists also without runs */
+    int32_t begin;  /* recurrent groups: where the first token stands that its states have read */
     uint32_t next_vacant; /* while vacant: the next vacant slot, CL_NO_SLOT at the end */
 } cl_sequence;
 
@@ -64,6 +60,9 @@ uint32_t cl_sequence_table_find(const cl_sequence_table *table, cellar_seq id);
 
 /* Its runs; an empty list if it does not exist. */
 const cl_runs *cl_sequence_table_runs(const cl_sequence_table *table, cellar_seq id);
+
+/* The positions that a sequence has lost; an empty list if it is not there. */
+const cl_runs *cl_sequence_table_lost(const cl_sequence_table *table, cellar_seq id);
 
 /*
  * The slot of a sequence, made (without runs, of that pool) if need be; CL_NO_SLOT: no memory, nothing

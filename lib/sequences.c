@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "error.h"
-#include "window.h"
 
 uint32_t cl_pool_rule_apply(const cl_pool_rule *rule, cellar_seq seq)
 {
@@ -34,7 +33,7 @@ void cl_sequences_drop_if_empty(cl_sequences *sequences, uint32_t slot)
 {
     if (slot == CL_NO_SLOT) return;
     const cl_sequence *sequence = &sequences->table.items[slot];
-    if (sequence->runs.n > 0 || sequence->lost > 0) return;
+    if (sequence->runs.n > 0 || sequence->lost.n > 0) return;
     cl_sequences_set_claim(sequences, slot, CL_NO_BLOCK);
     cl_sequence_table_drop(&sequences->table, sequences->alloc, slot);
 }
@@ -54,6 +53,16 @@ cellar_status cl_sequences_reserve(cl_sequences *sequences, uint32_t slot, uint6
     cl_runs *runs = &sequences->table.items[slot].runs;
     if (!cl_runs_reserve(runs, sequences->alloc, runs->n + n))
         return cl_error_no_memory(error, "runs", (size_t)(runs->n + n) * sizeof(cl_run));
+    return CELLAR_OK;
+}
+
+cellar_status cl_sequences_reserve_lost(cl_sequences *sequences, uint32_t slot, uint64_t n,
+                                        cellar_error *error)
+{
+    cl_runs *lost = &sequences->table.items[slot].lost;
+    uint64_t room = n + cl_lost_room(lost);
+    if (room > 0 && !cl_runs_reserve(lost, sequences->alloc, room))
+        return cl_error_no_memory(error, "lost positions", (size_t)room * sizeof(cl_run));
     return CELLAR_OK;
 }
 
@@ -108,6 +117,7 @@ cellar_status cl_sequences_prepare_remove(cl_sequences *sequences, cellar_seq id
     uint32_t slot = cl_sequence_table_find(&sequences->table, id);
     if (slot == CL_NO_SLOT || range.p0 >= range.p1) return CELLAR_OK;
     /* A cut at each end; what lies between goes afterwards. */
+    CL_TRY(cl_sequences_reserve_lost(sequences, slot, 0, error));
     return cl_sequences_reserve(sequences, slot, 2, error);
 }
 
@@ -121,31 +131,22 @@ static void remove_range(cl_sequences *sequences, cl_runs *runs, cl_range range)
     cl_runs_mend(runs, first);
 }
 
+void cl_sequences_empty(cl_sequences *sequences, uint32_t slot, cl_range range)
+{
+    cl_sequence *sequence = &sequences->table.items[slot];
+    cl_lost_remove(&sequence->lost, range.p0, range.p1);
+    remove_range(sequences, &sequence->runs, range);
+}
+
 void cl_sequences_remove(cl_sequences *sequences, cellar_seq id, cl_range range)
 {
     uint32_t slot = cl_sequence_table_find(&sequences->table, id);
     if (slot == CL_NO_SLOT || range.p0 >= range.p1) return;
-    cl_sequence *sequence = &sequences->table.items[slot];
-    sequence->lost = (int32_t)cl_window_lost_remove(sequence->lost, range.p0, range.p1);
-    remove_range(sequences, &sequence->runs, range);
+    cl_sequences_empty(sequences, slot, range);
     cl_sequences_drop_if_empty(sequences, slot);
 }
 
 /* ---- copy ------------------------------------------------------------------------------------ */
-
-/* What a sequence has lost; 0 if it is not there. */
-static int64_t lost_by(const cl_sequences *sequences, cellar_seq id)
-{
-    uint32_t slot = cl_sequence_table_find(&sequences->table, id);
-    return slot == CL_NO_SLOT ? 0 : sequences->table.items[slot].lost;
-}
-
-static int64_t lost_of_copy(const cl_sequences *sequences, cellar_seq from, cellar_seq to,
-                            cl_range range)
-{
-    return cl_window_lost_copy(lost_by(sequences, to), lost_by(sequences, from), range.p0,
-                               range.p1);
-}
 
 cellar_status cl_sequences_prepare_copy(cl_sequences *sequences, cellar_seq from, cellar_seq to,
                                         cl_range range, cellar_error *error)
@@ -154,12 +155,16 @@ cellar_status cl_sequences_prepare_copy(cl_sequences *sequences, cellar_seq from
     uint32_t first, last;
     cl_sequences_find_range(cl_sequence_table_runs(&sequences->table, from), range, &first, &last);
     uint32_t n_copied = last > first ? last - first : 0;
+    const cl_runs *lost = cl_sequence_table_lost(&sequences->table, from);
+    uint32_t n_lost = lost->n;
     uint32_t slot = cl_sequence_table_find(&sequences->table, to);
     if (slot == CL_NO_SLOT) {
-        if (n_copied == 0 && lost_of_copy(sequences, from, to, range) == 0) return CELLAR_OK;
+        if (n_copied == 0 && !cl_lost_any(lost, range.p0, range.p1)) return CELLAR_OK;
         CL_TRY(cl_sequences_add(sequences, to, &slot, error));
     }
     cellar_status status = cl_sequences_reserve(sequences, slot, (uint64_t)n_copied + 2, error);
+    if (status == CELLAR_OK)
+        status = cl_sequences_reserve_lost(sequences, slot, n_lost ? n_lost + 1ull : 0, error);
     if (status != CELLAR_OK) cl_sequences_drop_if_empty(sequences, slot);
     return status;
 }
@@ -194,7 +199,8 @@ void cl_sequences_copy(cl_sequences *sequences, cellar_seq from, cellar_seq to, 
     const cl_runs *source = cl_sequence_table_runs(&sequences->table, from);
     uint32_t first, last;
     cl_sequences_find_range(source, range, &first, &last);
-    sequences->table.items[slot].lost = (int32_t)lost_of_copy(sequences, from, to, range);
+    cl_lost_copy(&sequences->table.items[slot].lost,
+                 cl_sequence_table_lost(&sequences->table, from), range.p0, range.p1);
 
     /* Hold before releasing: a cell that both have must not become free in between. */
     cl_run clipped;
@@ -241,26 +247,56 @@ typedef struct move {
     int64_t delta;
 } move;
 
-/*
- * Would the moved runs land on one of those that stay? Returns the first such position, or -1. Both
- * sides are sorted, so one walk over the two suffices.
- */
-static int64_t find_collision(const cl_runs *runs, move m)
+/* The first position of a list that is at least `pos` and outside the range; INT64_MAX: there is none. */
+static int64_t next_outside(const cl_runs *runs, int64_t pos, cl_range range)
 {
-    uint32_t mover = m.first, other = cl_runs_find(runs, runs->items[m.first].pos + m.delta);
-    while (mover < m.last) {
-        if (other >= m.dropped && other < m.last) other = m.last;
-        if (other >= runs->n) return -1;
-        const cl_run *moving = &runs->items[mover], *staying = &runs->items[other];
-        int64_t move_first = moving->pos + m.delta, move_last = cl_run_last(moving) + m.delta;
-        if (move_last < staying->pos)
-            mover++;
-        else if (cl_run_last(staying) < move_first)
-            other++;
-        else
-            return move_first > staying->pos ? move_first : staying->pos;
+    for (;;) {
+        uint32_t i = cl_runs_find(runs, pos);
+        if (i == runs->n) return INT64_MAX;
+        if (runs->items[i].pos > pos) pos = runs->items[i].pos;
+        if (pos < range.p0 || pos >= range.p1) return pos;
+        pos = range.p1;
     }
-    return -1;
+}
+
+/* What of a list lies in `kept` moves by delta: the first position of `others` that it would hit. */
+static int64_t find_hit(const cl_runs *runs, const cl_runs *others, cl_range range, cl_range kept,
+                        int64_t delta)
+{
+    cl_run part;
+    for (uint32_t i = cl_runs_find(runs, kept.p0); i < runs->n; i++) {
+        if (!cl_run_clip(&runs->items[i], kept.p0, kept.p1, &part)) break;
+        int64_t hit = next_outside(others, part.pos + delta, range);
+        if (hit <= cl_run_last(&part) + delta) return hit;
+    }
+    return INT64_MAX;
+}
+
+/* Would what moves land on what stays, held or lost? The first such position, or INT64_MAX. */
+static int64_t find_collision(const cl_sequence *sequence, cl_range range, cl_range kept,
+                              int64_t delta)
+{
+    const cl_runs *lists[] = {&sequence->runs, &sequence->lost};
+    int64_t first = INT64_MAX;
+    for (uint32_t i = 0; i < 4; i++) {
+        int64_t hit = find_hit(lists[i / 2], lists[i % 2], range, kept, delta);
+        if (hit < first) first = hit;
+    }
+    return first;
+}
+
+/* The largest position below p1 that is held or lost; -1: there is none. */
+static int64_t last_before(const cl_sequence *sequence, int64_t p1)
+{
+    const cl_runs *lists[] = {&sequence->runs, &sequence->lost};
+    int64_t last = -1;
+    for (uint32_t l = 0; l < 2; l++) {
+        uint32_t i = p1 == INT64_MAX ? lists[l]->n : cl_runs_find(lists[l], p1);
+        int64_t its = i > 0 ? cl_run_last(&lists[l]->items[i - 1]) : -1;
+        if (i < lists[l]->n && lists[l]->items[i].pos < p1) its = p1 - 1;
+        if (its > last) last = its;
+    }
+    return last;
 }
 
 /* Do the moved runs stay between the same neighbours? */
@@ -271,25 +307,24 @@ static bool keeps_order(const cl_runs *runs, move m)
            (m.last == runs->n || items[m.last - 1].pos + m.delta < items[m.last].pos);
 }
 
-/* See whether the runs can move, and make room for it. */
-static cellar_status prepare_move(cl_sequences *sequences, uint32_t slot, move m,
-                                  cellar_error *error)
+/* Can what lies in `kept` move? */
+static cellar_status check_move(const cl_sequence *sequence, cl_range range, cl_range kept,
+                                int64_t delta, cellar_error *error)
 {
-    const cl_runs *runs = runs_of(sequences, slot);
-    int id = (int)sequences->table.items[slot].id;
-    int64_t end = cl_run_last(&runs->items[m.last - 1]);
-    if (end + m.delta > INT32_MAX - 1)
+    int id = (int)sequence->id;
+    int64_t end = last_before(sequence, kept.p1);
+    if (end >= kept.p0 && end + delta > INT32_MAX - 1)
         CL_FAIL(
             error, CELLAR_INVALID, end,
             "shift of sequence %d by %lld: position %lld would become %lld, above the largest, %d",
-            id, (long long)m.delta, (long long)end, (long long)(end + m.delta), INT32_MAX - 1);
-    int64_t collision = find_collision(runs, m);
-    if (collision >= 0)
+            id, (long long)delta, (long long)end, (long long)(end + delta), INT32_MAX - 1);
+    int64_t collision = find_collision(sequence, range, kept, delta);
+    if (collision < INT64_MAX)
         CL_FAIL(error, CELLAR_REFUSED, collision,
-                "shift of sequence %d by %lld: it already holds position %lld; remove that first",
-                id, (long long)m.delta, (long long)collision);
-    if (keeps_order(runs, m)) return CELLAR_OK;
-    return cl_sequences_reserve(sequences, slot, runs->n + 3ull, error); /* see reorder */
+                "shift of sequence %d by %lld: it already holds position %lld, or has given it up "
+                "behind a window; remove that first",
+                id, (long long)delta, (long long)collision);
+    return CELLAR_OK;
 }
 
 cellar_status cl_sequences_prepare_shift(cl_sequences *sequences, cellar_seq id, cl_range range,
@@ -298,15 +333,18 @@ cellar_status cl_sequences_prepare_shift(cl_sequences *sequences, cellar_seq id,
     uint32_t slot = cl_sequence_table_find(&sequences->table, id);
     if (slot == CL_NO_SLOT || range.p0 >= range.p1 || delta == 0) return CELLAR_OK;
     CL_TRY(cl_sequences_reserve(sequences, slot, 3, error)); /* one for each cut */
+    CL_TRY(cl_sequences_reserve_lost(sequences, slot, 0, error));
     cl_range kept = surviving(range, delta);
     if (kept.p0 >= kept.p1) return CELLAR_OK;
+    CL_TRY(check_move(&sequences->table.items[slot], range, kept, delta, error));
     cl_runs *runs = runs_of(sequences, slot);
     move m = {.dropped = cl_runs_cut(runs, range.p0), .delta = delta};
     m.first = cl_runs_cut(runs, kept.p0);
     m.last = cut_end(runs, kept);
     cellar_status status = CELLAR_OK;
-    if (m.first < m.last) status = prepare_move(sequences, slot, m, error);
-    cl_runs_join(runs, m.last); /* undo the cuts */
+    if (m.first < m.last && !keeps_order(runs, m))
+        status = cl_sequences_reserve(sequences, slot, runs->n + 3ull, error); /* see reorder */
+    cl_runs_join(runs, m.last);                                                /* undo the cuts */
     cl_runs_join(runs, m.first);
     cl_runs_join(runs, m.dropped);
     return status;
@@ -361,7 +399,8 @@ void cl_sequences_shift(cl_sequences *sequences, cellar_seq id, cl_range range, 
     }
     if (kept.p0 < kept.p1) move_range(runs, kept, delta);
     cl_sequence *sequence = &sequences->table.items[slot];
-    sequence->lost = (int32_t)cl_window_lost_shift(sequence->lost, range.p0, range.p1, delta);
+    cl_lost_remove(&sequence->lost, range.p0, kept.p0 < range.p1 ? kept.p0 : range.p1);
+    cl_lost_shift(&sequence->lost, kept.p0, kept.p1, delta);
     cl_sequences_drop_if_empty(sequences, slot);
 }
 
@@ -384,18 +423,20 @@ cellar_status cl_sequences_prepare_divide(cl_sequences *sequences, cellar_seq id
     cl_runs *runs = runs_of(sequences, slot);
     uint32_t first, last;
     cl_sequences_find_range(runs, range, &first, &last);
-    if (first >= last) return CELLAR_OK;
     /* The range moves down as one, so only what stands right before it can be in its way. */
-    int64_t begin = runs->items[first].pos > range.p0 ? runs->items[first].pos : range.p0;
-    const cl_run *before = runs->items[first].pos < range.p0 ? &runs->items[first]
-                           : first > 0                       ? &runs->items[first - 1]
-                                                             : NULL;
-    int64_t end = !before ? -1 : before == &runs->items[first] ? range.p0 - 1 : cl_run_last(before);
+    const cl_sequence *sequence = &sequences->table.items[slot];
+    int64_t begin = first < last ? runs->items[first].pos : INT64_MAX;
+    if (begin < range.p0) begin = range.p0;
+    int64_t lost = cl_lost_next(&sequence->lost, range.p0);
+    if (lost < begin) begin = lost;
+    if (begin >= range.p1) return CELLAR_OK;
+    int64_t end = last_before(sequence, range.p0);
     if (end >= begin / divisor)
         CL_FAIL(error, CELLAR_REFUSED, begin / divisor,
                 "position %lld of sequence %d divided by %lld lands at or before position %lld, "
-                "which is held and not divided",
+                "which is not divided",
                 (long long)begin, (int)id, (long long)divisor, (long long)end);
+    CL_TRY(cl_sequences_reserve_lost(sequences, slot, 0, error));
     return cl_sequences_reserve(sequences, slot, count_divided(runs, first, last) + 2, error);
 }
 
@@ -424,7 +465,7 @@ void cl_sequences_divide(cl_sequences *sequences, cellar_seq id, cl_range range,
     if (slot == CL_NO_SLOT || range.p0 >= range.p1 || divisor == 1) return;
     cl_sequence *sequence = &sequences->table.items[slot];
     cl_runs *runs = &sequence->runs;
-    sequence->lost = (int32_t)cl_window_lost_divide(sequence->lost, range.p0, range.p1, divisor);
+    cl_lost_divide(&sequence->lost, range.p0, range.p1, divisor);
     uint32_t first = cl_runs_cut(runs, range.p0), last = cut_end(runs, range);
     if (first >= last) return;
     /* From the back, so that no run is written over before it is read. */

@@ -41,6 +41,8 @@ typedef struct cl_range {
 cellar_status cl_sequences_prepare_remove(cl_sequences *sequences, cellar_seq id, cl_range range,
                                           cellar_error *error);
 void cl_sequences_remove(cl_sequences *sequences, cellar_seq id, cl_range range);
+/* The same, but a list that becomes empty stays, with the room that was reserved in it. */
+void cl_sequences_empty(cl_sequences *sequences, uint32_t slot, cl_range range);
 
 /*
  * Within a pool: the cells are shared. `to` may have been made by a prepare that is not followed by the
@@ -55,15 +57,16 @@ void cl_sequences_keep(cl_sequences *sequences, cellar_seq id);
 void cl_sequences_clear(cl_sequences *sequences);
 
 /*
- * CELLAR_INVALID: a position would exceed INT32_MAX - 1. CELLAR_REFUSED: it would land on others.
+ * CELLAR_INVALID: a position would exceed INT32_MAX - 1. CELLAR_REFUSED: it would land on others. Positions
+ * that were given up behind a window count like those that are held.
  */
 cellar_status cl_sequences_prepare_shift(cl_sequences *sequences, cellar_seq id, cl_range range,
                                          int64_t delta, cellar_error *error);
 void cl_sequences_shift(cl_sequences *sequences, cellar_seq id, cl_range range, int64_t delta);
 
 /*
- * Positions in the range are divided, rounding down; several tokens may come to share one. Statuses as
- * for a shift. Cost: a run for each token.
+ * Positions in the range are divided, rounding down; several tokens may come to share one. CELLAR_REFUSED:
+ * they would land on others or pass them. Cost: a run for each token.
  */
 cellar_status cl_sequences_prepare_divide(cl_sequences *sequences, cellar_seq id, cl_range range,
                                           int64_t divisor, cellar_error *error);
@@ -86,6 +89,13 @@ void cl_sequences_find_range(const cl_runs *runs, cl_range range, uint32_t *firs
 /* The slot of a sequence, made in its pool if need be. CELLAR_NO_MEMORY. */
 cellar_status cl_sequences_add(cl_sequences *sequences, cellar_seq id, uint32_t *slot,
                                cellar_error *error);
+
+/*
+ * Room in the list of a sequence's lost positions for one operation, and for `n` more runs. None is needed
+ * where nothing is lost.
+ */
+cellar_status cl_sequences_reserve_lost(cl_sequences *sequences, uint32_t slot, uint64_t n,
+                                        cellar_error *error);
 
 /* Room for `n` more runs in a sequence's list. */
 cellar_status cl_sequences_reserve(cl_sequences *sequences, uint32_t slot, uint64_t n,

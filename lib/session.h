@@ -46,7 +46,8 @@ const unsigned char *cl_bytes_get(const cl_bytes *bytes, uint64_t offset, size_t
 
 /* A list of runs over cells of the file, of one group. */
 typedef struct cl_saved_list {
-    int32_t lost; /* cl_sequence.lost; of a sequence in the recurrent group: where it began */
+    int32_t lost;  /* behind the last lost position; of a sequence's states: where it began */
+    bool has_gaps; /* some of its lost positions are where sinks belong */
     uint32_t n_runs;
     cl_run *runs; /* into cellar_session.runs */
 } cl_saved_list;

@@ -221,13 +221,16 @@ static cellar_status read_run(reading *r, cl_run *run)
 static cellar_status read_list(reading *r, uint32_t g, cl_saved_list *list)
 {
     const cl_saved_group *group = &r->session->model.groups[g];
-    int32_t lost = cl_take_i32(&r->cursor);
+    uint32_t word = cl_take_u32(&r->cursor);
+    int32_t lost = (int32_t)(word & 0x7fffffffu);
+    bool has_gaps = word >> 31 != 0;
     uint32_t n = cl_take_u32(&r->cursor);
     if (r->cursor.has_failed || n > cl_cursor_left(&r->cursor) / CL_SESSION_RUN)
         return corrupt(r->error, place(r), "a list ends behind its section");
     bool may_lose = group->kind == CELLAR_LAYER_RECURRENT ||
                     group->window.kind != CELLAR_WINDOW_NONE;
-    if (lost < 0 || lost == INT32_MAX || (lost > 0 && !may_lose))
+    if (lost == INT32_MAX || (lost > 0 && !may_lose) ||
+        (has_gaps && (lost == 0 || group->window.n_sinks == 0)))
         return corrupt(r->error, place(r), "a list has lost what its group cannot lose");
     r->n_lists++;
     if (r->is_counting) {
@@ -235,7 +238,7 @@ static cellar_status read_list(reading *r, uint32_t g, cl_saved_list *list)
         r->n_runs += n;
         return CELLAR_OK;
     }
-    *list = (cl_saved_list){lost, n, n > 0 ? r->session->runs + r->n_runs : NULL};
+    *list = (cl_saved_list){lost, has_gaps, n, n > 0 ? r->session->runs + r->n_runs : NULL};
     r->n_runs += n;
     for (uint32_t i = 0; i < n; i++) {
         CL_TRY(read_run(r, &list->runs[i]));

@@ -46,6 +46,48 @@ static bool tell_marks(cl_load *load, const cl_arrival *arrival)
     return true;
 }
 
+/* ---- what is lost ----------------------------------------------------------------------------- */
+
+/* The list of a group that keeps everything: all positions of the sequence. NULL: there is no such group. */
+static const cl_saved_list *find_whole(const cl_load *load, const cl_arrival *arrival)
+{
+    for (uint32_t g = 0; g < load->n_groups; g++) {
+        const cl_group *group = &load->memory->groups[g];
+        if (group->kind == CELLAR_LAYER_ATTENTION && !cl_group_has_window(group))
+            return &arrival->from->lists[g];
+    }
+    return NULL;
+}
+
+/*
+ * The file says up to where a list has lost something; what that was are the positions below that are held
+ * by a group which keeps everything, or (with windows alone) all below, and that the list does not hold.
+ * What is not wanted of the list is lost, too. False: no memory.
+ */
+static bool tell_lost(const cl_load *load, const cl_arrival *arrival, uint32_t g)
+{
+    const cl_saved_list *list = &arrival->from->lists[g], *whole = find_whole(load, arrival);
+    cl_wanted_part wanted = cl_load_wanted(load, arrival, g);
+    cl_runs *lost = &arrival->lost[g];
+    cl_run part;
+    uint64_t room = 2ull * list->n_runs + (whole ? whole->n_runs : 1) + 4;
+    if (list->lost == 0 && wanted.from <= (int64_t)wanted.n_sinks) return true;
+    if (!cl_runs_reserve(lost, load->alloc, room)) return false;
+    for (uint32_t i = 0; whole && i < whole->n_runs; i++)
+        if (cl_run_clip(&whole->runs[i], 0, list->lost, &part))
+            cl_lost_add(lost, part.pos, cl_run_last(&part) + 1LL);
+    int64_t n_sinks = load->memory->groups[g].window.n_sinks;
+    if (!whole) cl_lost_add(lost, list->has_gaps ? 0 : n_sinks, list->lost);
+    for (uint32_t i = 0; i < list->n_runs; i++)
+        cl_lost_remove(lost, list->runs[i].pos, cl_run_last(&list->runs[i]) + 1LL);
+    /* The last one is lost, though another token of its position be held. */
+    if (list->lost > 0) cl_lost_add(lost, list->lost - 1, list->lost);
+    for (uint32_t i = 0; i < list->n_runs; i++)
+        if (cl_run_clip(&list->runs[i], wanted.n_sinks, wanted.from, &part))
+            cl_lost_add(lost, part.pos, cl_run_last(&part) + 1LL);
+    return true;
+}
+
 static cellar_status prepare_arrival(cl_load *load, cl_arrival *arrival, cellar_error *error)
 {
     for (uint32_t g = 0; g < load->n_groups; g++) {
@@ -54,6 +96,8 @@ static cellar_status prepare_arrival(cl_load *load, cl_arrival *arrival, cellar_
         if (!cl_landing_tell(landing, &arrival->from->lists[g], &wanted, &arrival->lists[g],
                              load->alloc))
             return cl_error_no_memory(error, "the runs of a session", sizeof(cl_run));
+        if (cl_group_has_window(&load->memory->groups[g]) && !tell_lost(load, arrival, g))
+            return cl_error_no_memory(error, "what a session has lost", sizeof(cl_run));
     }
     if (has_checkpoints(load) && !tell_marks(load, arrival))
         return cl_error_no_memory(error, "the checkpoints of a session", sizeof(cl_run));
@@ -113,26 +157,21 @@ static void exchange(cl_load *load, const cl_arrival *arrival, uint32_t g)
     sequence->runs = *prepared;
     *prepared = old;
     cl_sequences_set_claim(sequences, arrival->slots[g], CL_NO_BLOCK);
-    sequence->lost = sequence->begin = 0;
-    if (g < load->n_groups) {
-        const cl_saved_list *list = &arrival->from->lists[g];
-        cl_wanted_part wanted = cl_load_wanted(load, arrival, g);
-        bool is_state = load->memory->groups[g].kind == CELLAR_LAYER_RECURRENT;
-        if (is_state)
-            sequence->begin = list->lost;
-        else
-            sequence->lost = wanted.from > list->lost ? (int32_t)wanted.from : list->lost;
-    }
+    if (g == load->n_groups) return;
+    old = sequence->lost;
+    sequence->lost = arrival->lost[g];
+    arrival->lost[g] = old;
+    bool is_state = load->memory->groups[g].kind == CELLAR_LAYER_RECURRENT;
+    sequence->begin = is_state ? arrival->from->lists[g].lost : 0;
 }
 
-static void put_checkpoint(cl_load *load, const cl_arriving_checkpoint *checkpoint, uint32_t c)
+static void put_checkpoint(cl_load *load, const cl_arriving_checkpoint *checkpoint)
 {
     cl_checkpoints *checkpoints = &load->memory->checkpoints;
     for (uint32_t g = 0; g < load->n_groups; g++) {
         cl_pin *pin = cl_checkpoints_pin_of(checkpoints, checkpoint->slot, g);
         cl_runs old = pin->runs;
         pin->runs = checkpoint->lists[g];
-        pin->lost = load->session->checkpoints[c].lists[g].lost;
         checkpoint->lists[g] = old;
         cl_sequences_hold_runs(&load->memory->groups[g].sequences, pin->runs.items, pin->runs.n);
     }
@@ -150,7 +189,7 @@ void cl_load_commit(cl_load *load)
         for (uint32_t c = 0; c < load->session->n_checkpoints; c++) {
             const cl_arriving_checkpoint *checkpoint = cl_load_checkpoint(load, p, c);
             if (checkpoint->slot == CL_NO_CHECKPOINT) continue;
-            put_checkpoint(load, checkpoint, c);
+            put_checkpoint(load, checkpoint);
             cl_cells_release(&checkpoints->sequences.cells, checkpoint->slot, 1);
         }
     for (uint32_t i = 0; i < load->n_groups * load->n_parts; i++)

@@ -185,11 +185,31 @@ static void put_run(void *context, const cl_run *run)
     cl_sink_put(context, bytes, sizeof bytes);
 }
 
-static void put_list(cl_sink *sink, const cl_session_map *map, int32_t missing, const cl_runs *runs)
+static void put_list(cl_sink *sink, const cl_session_map *map, uint32_t lost, const cl_runs *runs)
 {
-    cl_sink_put_u32(sink, (uint32_t)missing);
+    cl_sink_put_u32(sink, lost);
     cl_sink_put_u32(sink, cl_session_map_visit(map, runs, NULL, NULL));
     (void)cl_session_map_visit(map, runs, put_run, sink);
+}
+
+/* What is out of sight of a query at n is no part of a checkpoint there. */
+static uint32_t lost_before(const cl_group *group, int64_t n)
+{
+    if (!cl_group_has_window(group)) return 0;
+    int64_t first = cl_window_first(&group->window, n);
+    return first > (int64_t)group->window.n_sinks ? (uint32_t)first : 0;
+}
+
+/* Up to where a sequence has lost something (bit 31: also where sinks belong), or where it began. */
+static uint32_t lost_by(const cl_group *group, cellar_seq seq)
+{
+    const cl_sequence_table *table = &group->sequences.table;
+    uint32_t slot = cl_sequence_table_find(table, seq);
+    if (slot == CL_NO_SLOT) return 0;
+    if (group->kind == CELLAR_LAYER_RECURRENT) return (uint32_t)table->items[slot].begin;
+    const cl_runs *lost = &table->items[slot].lost;
+    bool has_gaps = lost->n > 0 && lost->items[0].pos < (int64_t)group->window.n_sinks;
+    return (uint32_t)cl_lost_end(lost) | (uint32_t)has_gaps << 31;
 }
 
 static void put_checkpoint(const cl_selection *s, uint32_t i, const cl_session_map *maps,
@@ -197,10 +217,11 @@ static void put_checkpoint(const cl_selection *s, uint32_t i, const cl_session_m
 {
     const cl_checkpoints *checkpoints = &s->memory->checkpoints;
     uint32_t slot = s->checkpoints[i];
-    cl_sink_put_u32(sink, (uint32_t)checkpoints->sequences.cells.stored_pos[slot] + 1);
+    int32_t position = checkpoints->sequences.cells.stored_pos[slot] + 1;
+    cl_sink_put_u32(sink, (uint32_t)position);
     for (uint32_t g = 0; g < s->memory->n_groups; g++) {
         const cl_pin *pin = cl_checkpoints_pin(checkpoints, slot, g);
-        put_list(sink, &maps[g], pin->lost, &pin->runs);
+        put_list(sink, &maps[g], lost_before(&s->memory->groups[g], position), &pin->runs);
     }
 }
 
@@ -225,11 +246,8 @@ static void put_sequence(const cl_selection *s, uint32_t i, const cl_session_map
     cl_sink_put_u32(sink, (uint32_t)seq);
     cl_sink_put_u32(sink, n_marks);
     for (uint32_t g = 0; g < s->memory->n_groups; g++) {
-        const cl_sequence_table *table = &s->memory->groups[g].sequences.table;
-        uint32_t slot = cl_sequence_table_find(table, seq);
-        int32_t missing = 0; /* a group has one or the other */
-        if (slot != CL_NO_SLOT) missing = table->items[slot].lost + table->items[slot].begin;
-        put_list(sink, &maps[g], missing, cl_sequence_table_runs(table, seq));
+        const cl_group *group = &s->memory->groups[g];
+        put_list(sink, &maps[g], lost_by(group, seq), cl_group_runs(group, seq));
     }
     put_marks(s, marks, sink);
 }

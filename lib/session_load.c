@@ -131,7 +131,7 @@ static cellar_status take_landings(cl_load *load, cellar_error *error)
     for (uint64_t c = 0; c < n_checkpoints; c++)
         load->checkpoints[c].slot = CL_NO_CHECKPOINT;
     load->n_lists = n_checkpoints * load->n_groups +
-                    (uint64_t)load->n_arrivals * (load->n_groups + 1);
+                    (uint64_t)load->n_arrivals * (2ull * load->n_groups + 1);
     CL_TRY(take(load, &lists, load->n_lists, sizeof *load->lists, error));
     load->lists = lists;
     for (uint64_t c = 0; c < n_checkpoints; c++)
@@ -144,7 +144,9 @@ static cellar_status take_landings(cl_load *load, cellar_error *error)
     for (uint32_t i = 0; i < load->n_arrivals; i++) {
         size_t at = (size_t)i * (load->n_groups + 1);
         load->arrivals[i].slots = load->slots + at;
-        load->arrivals[i].lists = load->lists + n_checkpoints * load->n_groups + at;
+        load->arrivals[i].lists = load->lists + n_checkpoints * load->n_groups +
+                                  (size_t)i * (2 * (size_t)load->n_groups + 1);
+        load->arrivals[i].lost = load->arrivals[i].lists + load->n_groups + 1;
     }
     CL_TRY(take(load, &landings, n, sizeof *load->landings, error));
     load->landings = landings;

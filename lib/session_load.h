@@ -22,6 +22,7 @@ typedef struct cl_arrival {
     cellar_seq as;
     uint32_t part;   /* which of the load's pools its name lives in */
     cl_runs *lists;  /* [n_groups + 1] prepared; the last one is that of its checkpoints */
+    cl_runs *lost;   /* [n_groups] prepared: what it lost behind windows */
     uint32_t *slots; /* [n_groups + 1] in the tables */
 } cl_arrival;
 

@@ -48,14 +48,12 @@ static cellar_status check_size(const cellar_memory *memory, uint32_t n_tokens, 
     return CELLAR_OK;
 }
 
-/* Can every member go on where the batch goes on? */
+/* Can every member go on where its first token of the batch stands? */
 static cellar_status check_pasts(const cellar_memory *memory, cellar_error *error)
 {
     for (uint32_t m = 0; m < memory->step.n_members; m++) {
-        cellar_pos next, last;
-        cellar_seq id = memory->step.members[m].id;
-        cl_memory_position(memory, id, &next, &last);
-        if (next > 0) CL_TRY(cl_memory_check_past(memory, id, last + 1, NULL, error));
+        const cl_member *member = &memory->step.members[m];
+        CL_TRY(cl_memory_check_next(memory, member->id, member->first, error));
     }
     return CELLAR_OK;
 }

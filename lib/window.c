@@ -1,52 +1,35 @@
 /*
- * window.c: how `lost` follows the operations on a sequence.
+ * window.c: what a query misses when positions are lost.
  *
- * `lost` stands for a set of missing positions that lies somewhere in [0, lost). Each function returns a
- * bound for that set after the operation.
+ * What a query sees begins ever later as it moves on (sinks apart), so the last lost position decides from
+ * where on nothing is missed, and the first lost one that a query sees how far it has to go back.
  */
 #include "window.h"
 
-int64_t cl_window_rewind_min(const cellar_window *window, int64_t lost)
+/* The first lost position that a query at q sees and that is not behind it; INT64_MAX: there is none. */
+static int64_t first_missed(const cellar_window *window, const cl_runs *lost, int64_t q)
 {
-    if (lost <= (int64_t)window->n_sinks) return 0;
+    int64_t sink = cl_lost_next(lost, 0);
+    if (sink < (int64_t)window->n_sinks && sink < q) return sink;
+    int64_t missed = cl_lost_next(lost, cl_window_first(window, q));
+    return missed < q ? missed : INT64_MAX;
+}
+
+bool cl_window_misses(const cellar_window *window, const cl_runs *lost, int64_t q)
+{
+    return lost->n > 0 && first_missed(window, lost, q) != INT64_MAX;
+}
+
+int64_t cl_window_go_back(const cellar_window *window, const cl_runs *lost, int64_t q)
+{
+    int64_t missed = lost->n > 0 ? first_missed(window, lost, q) : INT64_MAX;
+    return missed < q ? missed : q; /* all between see it, too */
+}
+
+int64_t cl_window_horizon(const cellar_window *window, int64_t k)
+{
     int64_t size = window->size;
-    switch (window->kind) {
-    case CELLAR_WINDOW_STANDARD:
-        return lost + size - 1;
-    case CELLAR_WINDOW_CHUNKED:
-        return (lost + size - 1) / size * size;
-    case CELLAR_WINDOW_SYMMETRIC:
-        return lost + size / 2;
-    default:
-        return 0;
-    }
-}
-
-int64_t cl_window_lost_remove(int64_t lost, int64_t p0, int64_t p1)
-{
-    return p0 < lost && p1 >= lost ? p0 : lost;
-}
-
-int64_t cl_window_lost_shift(int64_t lost, int64_t p0, int64_t p1, int64_t delta)
-{
-    if (lost <= p0) return lost; /* what moves is all there */
-    int64_t end = p1 < lost ? p1 : lost, moved = end + delta;
-    int64_t stays = p1 < lost ? lost : p0; /* of what lies below p0 or from p1 on */
-    int64_t bound = moved > stays ? moved : stays;
-    return bound > 0 ? bound : 0;
-}
-
-int64_t cl_window_lost_divide(int64_t lost, int64_t p0, int64_t p1, int64_t divisor)
-{
-    if (lost <= p0) return lost;
-    int64_t end = p1 < lost ? p1 : lost, moved = (end - 1) / divisor + 1;
-    int64_t stays = p1 < lost ? lost : p0;
-    return moved > stays ? moved : stays;
-}
-
-int64_t cl_window_lost_copy(int64_t to_lost, int64_t from_lost, int64_t p0, int64_t p1)
-{
-    int64_t kept = cl_window_lost_remove(to_lost, p0, p1);
-    int64_t copied = from_lost > p0 ? (from_lost < p1 ? from_lost : p1) : 0;
-    return kept > copied ? kept : copied;
+    if (window->kind == CELLAR_WINDOW_NONE || k < (int64_t)window->n_sinks) return INT64_MAX;
+    if (window->kind == CELLAR_WINDOW_STANDARD) return k + size - 1;
+    return window->kind == CELLAR_WINDOW_CHUNKED ? k / size * size + size - 1 : k + size / 2;
 }

@@ -1,16 +1,15 @@
 /*
- * window.h: the arithmetic of sliding windows: what a query sees, and what a sequence has lost.
+ * window.h: the arithmetic of sliding windows: what a query sees, and what it misses.
  *
- * A window group gives up cells that have fallen out of the window, the oldest first. What is gone is
- * remembered as one number a sequence, `lost`: positions below it may be missing (sinks are never).
- * The sequence can go on at n if nothing that a query at n sees lies below `lost`. Removing, moving
- * and copying ranges carry the number along; where it cannot be exact it errs on the side of more lost,
- * so the answer is never "yes" when something is missing. Pure functions, tested alone.
+ * A window group gives up cells that have fallen out of the window, the oldest first; lost.h keeps which
+ * positions that were. A sequence can go on at n if nothing that a query at n sees is lost. Sinks are not
+ * given up, but a shift or a division can bring a gap to where sinks belong: then nothing goes on behind
+ * it. Pure functions, tested alone.
  */
 #ifndef CL_WINDOW_H
 #define CL_WINDOW_H
 
-#include "cellar.h"
+#include "lost.h"
 
 /* The smallest position (sinks apart) that a query at q sees, and that any later query does. */
 static inline int64_t cl_window_first(const cellar_window *window, int64_t q)
@@ -41,20 +40,16 @@ static inline bool cl_window_sees(const cellar_window *window, int64_t k, int64_
            (window->kind != CELLAR_WINDOW_NONE && k < (int64_t)window->n_sinks);
 }
 
-/* Is something missing that a query at q sees, when positions below `lost` are? Its own is not. */
-static inline bool cl_window_misses(const cellar_window *window, int64_t lost, int64_t q)
-{
-    int64_t first = cl_window_first(window, q);
-    return lost > (int64_t)window->n_sinks && lost > first && first < q;
-}
+/* Is something lost that a query at q sees? What stands at q or behind it is not its past. */
+bool cl_window_misses(const cellar_window *window, const cl_runs *lost, int64_t q);
 
-/* The smallest position at which a sequence that lost so much can go on; 0: everywhere. */
-int64_t cl_window_rewind_min(const cellar_window *window, int64_t lost);
+/*
+ * q if a query there misses nothing; else a smaller position, below which is the largest one where that is
+ * so, or which is it.
+ */
+int64_t cl_window_go_back(const cellar_window *window, const cl_runs *lost, int64_t q);
 
-/* What is lost after [p0, p1) was removed; moved by delta; divided; replaced by another's. */
-int64_t cl_window_lost_remove(int64_t lost, int64_t p0, int64_t p1);
-int64_t cl_window_lost_shift(int64_t lost, int64_t p0, int64_t p1, int64_t delta);
-int64_t cl_window_lost_divide(int64_t lost, int64_t p0, int64_t p1, int64_t divisor);
-int64_t cl_window_lost_copy(int64_t to_lost, int64_t from_lost, int64_t p0, int64_t p1);
+/* The last position at which a query sees a key at k, or would if it is seen at all; INT64_MAX: always. */
+int64_t cl_window_horizon(const cellar_window *window, int64_t k);
 
 #endif /* CL_WINDOW_H */

@@ -229,7 +229,7 @@ static bool count_held(const diff_round *r, const model_sequence *sequence, uint
 static void look_at(const diff_round *r, const model_sequence *sequence, int64_t n, int64_t *worst,
                     int64_t *next)
 {
-    if (memory_model_continues(&r->model, sequence, n, true)) {
+    if (memory_model_continues(&r->model, sequence, n)) {
         if (*next > n) *next = n;
     } else {
         *worst = n;
@@ -238,8 +238,8 @@ static void look_at(const diff_round *r, const model_sequence *sequence, int64_t
 }
 
 /*
- * rewind_min: from there on the sequence can be cut behind every held position; and, where the
- * model knows as much as the library, it is not further on than it has to be.
+ * rewind_min: from there on the sequence can be cut behind every held position; and it is not further on
+ * than it has to be.
  */
 static bool match_bound(diff_round *r, const model_sequence *sequence, cellar_pos bound)
 {
@@ -250,12 +250,11 @@ static bool match_bound(diff_round *r, const model_sequence *sequence, cellar_po
         int64_t pos = sequence->entries[i].pos;
         look_at(r, sequence, pos, &last_worst, &next);
         look_at(r, sequence, pos + 1, &last_worst, &next);
-        if (!memory_model_continues(&r->model, sequence, pos + 1, true)) worst = pos + 1;
+        if (!memory_model_continues(&r->model, sequence, pos + 1)) worst = pos + 1;
     }
-    if (worst >= bound && worst > 0)
+    if (worst >= bound && worst > 0 && bound < INT32_MAX)
         return round_fail(r, "sequence %d: rewind_min is %d, but it cannot go on at %lld",
                           sequence->name, bound, (long long)worst);
-    if (sequence->is_blurred) return true;
     if (last_worst >= 0) most = next;
     r->out->tally[TALLY_EXACT_BOUNDS] += worst >= 0;
     if (bound > most)

@@ -16,12 +16,17 @@
 
 /* ---- what is held ---------------------------------------------------------------------------- */
 
-/* Can the library's cell be the one of this entry? */
+/*
+ * Can the library's cell be the one of this entry? Not if it has been another's since, nor if the entry
+ * was given up before anybody saw where it lay.
+ */
 static bool could_be(const diff_round *r, uint32_t g, const model_entry *entry, cellar_pos pos,
                      uint32_t cell)
 {
     uint32_t known = r->model.groups[g].slots[entry->slot[g]].real;
-    return entry->pos == pos && (known == MODEL_REAL_UNKNOWN || known == cell);
+    bool is_its = known == cell && r->slot_of_real[g][cell] == entry->slot[g];
+    bool is_new = known == MODEL_REAL_UNKNOWN && (entry->held >> g & 1);
+    return entry->pos == pos && (is_new || is_its);
 }
 
 /* Which entries of a sequence a group holds: bit g of now[i]; *cells: where. */
@@ -70,7 +75,7 @@ static uint32_t shortage(const diff_round *r, uint32_t g, uint32_t pool)
 
 /* The entry is gone from group g: may it be? */
 static bool judge_loss(diff_round *r, const model_sequence *sequence, uint32_t g,
-                       const uint32_t *now, uint32_t i, cellar_pos next_before)
+                       const uint32_t *now, uint32_t i, uint32_t index)
 {
     const model_group *group = &r->model.groups[g];
     const model_entry *entry = &sequence->entries[i];
@@ -84,20 +89,21 @@ static bool judge_loss(diff_round *r, const model_sequence *sequence, uint32_t g
         return round_fail(r, "sequence %d group %u gave up position %d, which position %lld sees",
                           name, g, entry->pos, (long long)last + 1);
     /* A step keeps what an abort needs, until its own tokens have pushed that out too. */
-    bool is_own = r->permit.is_commit && entry->pos >= next_before;
+    uint32_t n_before = r->permit.n_before[index];
+    bool is_own = r->permit.is_commit && i >= n_before;
     bool is_overrun = false;
     for (uint32_t j = i + 1; j < sequence->n && r->permit.is_commit; j++)
-        is_overrun |= sequence->entries[j].pos >= next_before && !(now[j] >> g & 1);
-    if (!is_own && !is_overrun && memory_model_sees(group, next_before, entry))
+        is_overrun |= j >= n_before && !(now[j] >> g & 1);
+    if (!is_own && !is_overrun && memory_model_sees(group, r->permit.next_before[index], entry))
         return round_fail(r, "sequence %d group %u gave up position %d, which an abort needs", name,
                           g, entry->pos);
-    /* What an abort needed stays, though the step's own tokens behind it had to go. */
     for (uint32_t j = 0; j < i; j++)
-        if ((now[j] >> g & 1) && sequence->entries[j].pos >= (int64_t)group->window.n_sinks &&
-            !(is_own && sequence->entries[j].pos < next_before &&
-              memory_model_sees(group, next_before - r->model.has_points, &sequence->entries[j])))
+        if ((now[j] >> g & 1) && sequence->entries[j].pos >= (int64_t)group->window.n_sinks)
             return round_fail(r, "sequence %d group %u gave up position %d before %d", name, g,
                               entry->pos, sequence->entries[j].pos);
+    bool is_beside = (i > 0 && entry[-1].pos == entry->pos) ||
+                     (i + 1 < sequence->n && entry[1].pos == entry->pos);
+    r->permit.gave_up_together |= is_beside;
     r->out->tally[TALLY_RECLAIMED]++;
     r->out->tally[TALLY_REUSED] += is_own;
     return true;
@@ -118,7 +124,7 @@ static bool judge_return(diff_round *r, const model_sequence *sequence, uint32_t
 }
 
 static bool judge_group(diff_round *r, const model_sequence *sequence, uint32_t g,
-                        const uint32_t *now, cellar_pos next_before)
+                        const uint32_t *now, uint32_t index)
 {
     const model_group *group = &r->model.groups[g];
     bool is_window = group->window.kind != CELLAR_WINDOW_NONE;
@@ -127,13 +133,12 @@ static bool judge_group(diff_round *r, const model_sequence *sequence, uint32_t 
         if (was == is) continue;
         bool is_state = group->kind == CELLAR_LAYER_RECURRENT;
         if (is_state && was && r->permit.is_commit && r->permit.is_short_of_states &&
-            i + 1 < sequence->n && sequence->entries[i].pos >= next_before)
+            i + 1 < sequence->n && i >= r->permit.n_before[index])
             continue;
         if (!is_window)
             return round_fail(r, "sequence %d group %u %s position %d", sequence->name, g,
                               is ? "holds" : "does not hold", sequence->entries[i].pos);
-        if (!(is ? judge_return(r, sequence, g, i)
-                 : judge_loss(r, sequence, g, now, i, next_before)))
+        if (!(is ? judge_return(r, sequence, g, i) : judge_loss(r, sequence, g, now, i, index)))
             return false;
     }
     return true;
@@ -168,7 +173,7 @@ static bool learn_sequence(diff_round *r, cellar_seq name, uint32_t index, bool 
     bool is_good = true;
     for (uint32_t g = 0; g < r->model.n_groups && is_good; g++) {
         is_good = spell(r, sequence, g, now, cells) &&
-                  (is_second || judge_group(r, sequence, g, now, r->permit.next_before[index]));
+                  (is_second || judge_group(r, sequence, g, now, index));
         for (uint32_t i = 0; i < sequence->n && is_good && is_second; i++)
             if (now[i] >> g & 1)
                 is_good = learn_cell(r, g, &sequence->entries[i], cells[i * MODEL_GROUPS + g]);
@@ -195,8 +200,9 @@ static uint32_t count_freed(const diff_round *r, uint32_t g, uint32_t pool, cons
 
 static bool judge_amounts(diff_round *r, uint32_t *refs[MODEL_GROUPS], bool has_reused)
 {
-    bool is_step = r->permit.is_step && !has_reused && r->before.n_checkpoints == 0 &&
-                   r->after.n_checkpoints == 0;
+    /* Tokens that share a position may go together. */
+    bool is_step = r->permit.is_step && !has_reused && !r->permit.gave_up_together &&
+                   r->before.n_checkpoints == 0 && r->after.n_checkpoints == 0;
     for (uint32_t g = 0; g < r->model.n_groups && is_step; g++)
         for (uint32_t p = 0; p < r->model.n_pools; p++) {
             uint32_t n = count_freed(r, g, p, refs[g]);
@@ -239,13 +245,12 @@ bool round_learn(diff_round *r)
     is_good = is_good && match_return(r) &&
               judge_amounts(r, refs, reused != r->out->tally[TALLY_REUSED]);
     memory_model_recount(&r->model);
-    bool has_lost = reclaimed != r->out->tally[TALLY_RECLAIMED];
-    bool is_counted = r->after.stats.cells_reclaimed > r->reclaimed_before;
-    if (is_good &&
-        (r->after.stats.cells_reclaimed < r->reclaimed_before || (has_lost && !is_counted)))
-        is_good = round_fail(r, "cells_reclaimed was %llu and is %llu",
+    uint64_t expected = r->reclaimed_before + r->out->tally[TALLY_RECLAIMED] - reclaimed;
+    if (is_good && r->after.stats.cells_reclaimed != expected)
+        is_good = round_fail(r, "cells_reclaimed was %llu and is %llu, expected %llu",
                              (unsigned long long)r->reclaimed_before,
-                             (unsigned long long)r->after.stats.cells_reclaimed);
+                             (unsigned long long)r->after.stats.cells_reclaimed,
+                             (unsigned long long)expected);
     for (uint32_t g = 0; g < r->model.n_groups; g++)
         free(refs[g]);
     return is_good;

@@ -178,7 +178,7 @@ static void note_cut(diff_round *r, cellar_seq seq, bool was_kept)
 /* Could the sequence go on at n by itself? */
 static bool goes_on(diff_round *r, cellar_seq seq, int64_t n)
 {
-    return memory_model_continues(&r->model, memory_model_sequence(&r->model, seq), n, false);
+    return memory_model_continues(&r->model, memory_model_sequence(&r->model, seq), n);
 }
 
 static void do_remove(diff_round *r)
@@ -353,18 +353,13 @@ static void do_clear(diff_round *r)
 static bool match_target(diff_round *r, const char *call, const model_sequence *sequence,
                          cellar_pos n, cellar_pos got)
 {
-    cellar_pos least = memory_model_rewind_target(&r->model, sequence, n, true);
-    cellar_pos most = memory_model_rewind_target(&r->model, sequence, n, false);
-    if (got < 0 || got > most || (!sequence->is_blurred && got < least))
+    cellar_pos most = memory_model_rewind_target(&r->model, sequence, n);
+    if (got != most)
         return round_fail(r, "%s(%d, %d) goes to %d, expected %d", call, sequence->name, n, got,
                           most);
     return true;
 }
 
-/*
- * Without a blur the place is the one that the model finds; with one it must be a place from which
- * everything needed is there, which is looked at when the library's picture is taken.
- */
 static void do_rewind(diff_round *r)
 {
     cellar_error error, *e = pick_error(r, &error);
@@ -382,7 +377,7 @@ static void do_rewind(diff_round *r)
         return;
     const model_sequence *sequence = memory_model_sequence(&r->model, seq);
     if (!match_target(r, "rewind", sequence, n, from)) return;
-    bool was_kept = memory_model_continues(&r->model, sequence, from, false);
+    bool was_kept = memory_model_continues(&r->model, sequence, from);
     uint32_t held = sequence->n;
     int64_t old_next = memory_model_next(&r->model, sequence);
     memory_model_do_remove(&r->model, seq, from, -1);
@@ -439,11 +434,8 @@ static void do_continue(diff_round *r)
     }
     const model_sequence *sequence = memory_model_sequence(&r->model, seq);
     model_verdict verdict = {MODEL_MAY(CELLAR_OK), -1};
-    bool may = memory_model_continues(&r->model, sequence, n, false);
-    bool must = memory_model_continues(&r->model, sequence, n, true) && !sequence->is_blurred;
-    if (!must) verdict.at = MODEL_AT_UNSAID;
-    if (!must) verdict.allowed |= MODEL_MAY(CELLAR_REPLAY);
-    if (!may) verdict.allowed = MODEL_MAY(CELLAR_REPLAY);
+    if (!memory_model_continues(&r->model, sequence, n))
+        verdict = (model_verdict){MODEL_MAY(CELLAR_REPLAY), MODEL_AT_UNSAID};
     if (!round_judge_verdict(r, "cellar_can_continue", got, verdict, &error) || got == CELLAR_OK)
         return;
     if (error.at != from)
@@ -542,8 +534,11 @@ static void prepare(diff_round *r)
 {
     memset(&r->permit, 0, sizeof r->permit);
     r->permit.returned = -1;
-    for (uint32_t s = 0; s < r->n_names; s++)
-        r->permit.next_before[s] = last_behind(memory_model_sequence(&r->model, r->names[s]));
+    for (uint32_t s = 0; s < r->n_names; s++) {
+        const model_sequence *sequence = memory_model_sequence(&r->model, r->names[s]);
+        r->permit.next_before[s] = last_behind(sequence);
+        r->permit.n_before[s] = sequence->n;
+    }
     for (uint32_t i = 0; i < r->before.n_cells; i++) {
         const cellar_cell *cell = &r->before.cells[i];
         uint32_t g = r->model_group[cell->group];

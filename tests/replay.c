@@ -133,9 +133,13 @@ static void print_outcome(const char *name, const char *config, const replay_out
                name, config, outcome->reason, outcome->worst, bar, (unsigned)outcome->n_positions,
                (unsigned)outcome->n_steps);
     } else {
-        printf("ok   %s on %s: worst %.2g of %g standard deviations, %u positions, %u steps\n",
-               name, config, outcome->worst, bar, (unsigned)outcome->n_positions,
+        printf("ok   %s on %s: worst %.2g of %g standard deviations, %u positions, %u steps", name,
+               config, outcome->worst, bar, (unsigned)outcome->n_positions,
                (unsigned)outcome->n_steps);
+        if (outcome->n_wrong > 0) {
+            printf("; %u where the reference is wrong", (unsigned)outcome->n_wrong);
+        }
+        printf("\n");
     }
     fflush(stdout);
 }

@@ -34,6 +34,7 @@ typedef struct replay_outcome {
     enum { REPLAY_PASSED, REPLAY_FAILED, REPLAY_SKIPPED } what;
     double worst;         /* difference, in standard deviations of the reference's row */
     uint32_t n_positions; /* rows of logits compared */
+    uint32_t n_wrong;     /* not compared, because the reference is known to be wrong */
     uint32_t n_steps;     /* done and checked */
     char reason[320];     /* why it failed or was skipped */
 } replay_outcome;
@@ -53,6 +54,9 @@ double replay_bar(const model *m, const replay_config *config, bool is_exact);
  * blocks of Q8_0 for Q8_0 weights. The product itself is the real kernel's (replay_rounding.c).
  */
 void replay_rounding_fill(cl_matmul_table *table, uint32_t cpu_mask);
+
+/* Functions of feed-forward blocks that round as the reference does: engine_options.activations. */
+const block_activation_function *replay_rounding_activations(uint32_t cpu_mask);
 
 /* Do all steps of a run on a fresh memory. */
 void replay_run(const model *m, const replay_config *config, const json_t *run,

@@ -1,5 +1,5 @@
 /*
- * replay_rounding.c: products that round activations as the reference does.
+ * replay_rounding.c: products and activations that round as the reference does.
  *
  * The reference multiplies F16 weights with activations rounded to binary16, and Q8_0 weights with
  * activations in Q8_0: blocks of 32 with the scale max|x| / 127, kept as binary16; so it does with Q4_0,
@@ -22,6 +22,7 @@
 
 static cl_matmul_table real; /* what the wrappers call */
 static cl_kernels rows;      /* conversions to binary16 and back */
+static block_activation_function activations[BLOCK_ACTIVATIONS];
 
 static float through_f16(float x)
 {
@@ -66,6 +67,38 @@ static void round_q8_k(float *x, uint32_t n)
         }
     }
 }
+
+/* ---- activations ---------------------------------------------------------------------------- */
+
+/*
+ * The reference looks GELU up in a table whose arguments and values are binary16, from -10 to 10; behind
+ * that it is 0 or its argument. It has no other GELU for models whose own is that of the error
+ * function, so those get it too.
+ */
+static void gelu_by_table(float *z, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (fabsf(z[i]) < 10) {
+            z[i] = through_f16(z[i]);
+            block_activations[BLOCK_GELU](&z[i], 1);
+            z[i] = through_f16(z[i]);
+        } else {
+            z[i] = z[i] < 0 ? 0 : z[i];
+        }
+    }
+}
+
+const block_activation_function *replay_rounding_activations(uint32_t cpu_mask)
+{
+    cl_kernels_fill(&rows, cpu_mask);
+    for (uint32_t i = 0; i < BLOCK_ACTIVATIONS; i++) {
+        activations[i] = block_activations[i];
+    }
+    activations[BLOCK_GELU] = activations[BLOCK_GELU_ERF] = gelu_by_table;
+    return activations;
+}
+
+/* ---- products ------------------------------------------------------------------------------- */
 
 /* The arguments of a product, as kernels.h has them. */
 #define PRODUCT                                                                                    \

@@ -137,7 +137,8 @@ static void choose_sections(cellar_rope *rope, uint32_t n_rot)
 
 static void choose_rope(any_memory *m, input *in, cellar_layer *layer)
 {
-    static const float factors[ANY_HEAD / 2] = {1, 2, 0.5f, 4, 1, 1, 3, 8, 1, 2, 1, 1, 1, 1, 1, 9};
+    static const float factors[ANY_HEAD / 2] = {1, 2, 0.5f, 4,        1, 1, 3, 8,
+                                                1, 2, 1,    INFINITY, 1, 1, 1, 9};
     cellar_rope *rope = &layer->rope;
     rope->kind = (cellar_rope_kind)input_below(in, 3);
     if (m->is_2d) rope->kind = CELLAR_ROPE_MROPE;

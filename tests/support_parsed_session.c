@@ -295,7 +295,7 @@ static void read_model(parsed_session *p)
 
 static void read_list(parsed_list *list, stream *s)
 {
-    list->lost = i32(s);
+    list->lost = u32(s);
     list->n = u32(s);
     list->runs = room(list->n, sizeof *list->runs);
     for (uint32_t r = 0; r < list->n; r++) {

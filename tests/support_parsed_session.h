@@ -21,7 +21,7 @@ typedef struct parsed_run {
 } parsed_run;
 
 typedef struct parsed_list {
-    int32_t lost;
+    uint32_t lost; /* bit 31: sinks are among it */
     uint32_t n;
     parsed_run *runs;
 } parsed_list;

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tokenizer/byte_text.h"
+
 static void *need(void *block)
 {
     if (block == NULL) {
@@ -119,6 +121,28 @@ gguf_writer *token_table_begin(const token_table *table)
     token_table_write_texts(table, writer);
     token_table_write_scores(table, writer);
     token_table_write_types(table, writer);
+    return writer;
+}
+
+void token_table_add_bytes(token_table *table)
+{
+    for (unsigned byte = 0; byte < 256; byte++) {
+        char text[2];
+        token_table_add(table, text, byte_text_put((unsigned char)byte, text), 0.0f, TOKEN_NORMAL);
+    }
+}
+
+gguf_writer *token_table_begin_bpe(const token_table *table, const char *pre, size_t n_merges,
+                                   const char *const *merges)
+{
+    gguf_writer *writer = gguf_writer_create(3);
+    gguf_writer_add_string(writer, "tokenizer.ggml.model", "gpt2");
+    if (pre != NULL) {
+        gguf_writer_add_string(writer, "tokenizer.ggml.pre", pre);
+    }
+    token_table_write_texts(table, writer);
+    token_table_write_types(table, writer);
+    gguf_writer_add_strings(writer, "tokenizer.ggml.merges", n_merges, merges);
     return writer;
 }
 

@@ -46,6 +46,15 @@ void token_table_free(token_table *table);
 /* A writer that already has tokenizer.ggml.model ("llama"), tokens, scores and token_type. */
 gguf_writer *token_table_begin(const token_table *table);
 
+/*
+ * For byte-level BPE: the 256 bytes as their characters, byte b as the token "its place among those
+ * that were there before, plus b"; and a writer with model "gpt2", the pre-tokenizer (NULL: the key
+ * is left out), tokens, types and the merges ("a b").
+ */
+void token_table_add_bytes(token_table *table);
+gguf_writer *token_table_begin_bpe(const token_table *table, const char *pre, size_t n_merges,
+                                   const char *const *merges);
+
 /* Only one list, for tests that write the others themselves. */
 void token_table_write_texts(const token_table *table, gguf_writer *writer);
 void token_table_write_scores(const token_table *table, gguf_writer *writer);

@@ -364,6 +364,19 @@ static void base_scale_and_factors_are_used(void **state)
     turn(rope, 32);
 }
 
+/* As in Gemma 4, where only the first pairs of a wide head turn. */
+static void a_pair_with_an_infinite_factor_does_not_turn(void **state)
+{
+    (void)state;
+    static float factors[16];
+    for (uint32_t i = 0; i < 16; i++) {
+        factors[i] = i < 4 ? 1 : INFINITY;
+    }
+    cellar_rope rope = cellar_layer_init().rope;
+    rope.factors = factors;
+    turn(rope, 32);
+}
+
 static void part_of_a_head_may_rotate(void **state)
 {
     static const uint32_t sizes[] = {2, 4, 8, 10, 16, 18, 30, 32};
@@ -507,6 +520,7 @@ int main(void)
         cmocka_unit_test(a_token_in_several_sequences_sees_their_common_past),
         cmocka_unit_test(a_layer_that_reads_another_does_not_use_its_own_types),
         cmocka_unit_test(base_scale_and_factors_are_used),
+        cmocka_unit_test(a_pair_with_an_infinite_factor_does_not_turn),
         cmocka_unit_test(part_of_a_head_may_rotate),
         cmocka_unit_test(yarn_follows_its_paper),
         cmocka_unit_test(many_shifts_in_one_sequence_are_all_seen),

@@ -149,6 +149,8 @@ static void make_recurrent(setup *s, uint32_t layer, uint32_t n_states, uint32_t
     X(rope_base_nan, 1, "rope.base", l[1].rope.base = NAN)                                         \
     X(rope_scale, 1, "rope.scale", l[1].rope.scale = 1e10)                                         \
     X(rope_factors, 1, "rope.factors[5]", l[1].rope.factors = s->numbers; s->numbers[5] = 0)       \
+    X(rope_factor_minus, 1, "rope.factors[5]", l[1].rope.factors = s->numbers;                     \
+      s->numbers[5] = -INFINITY)                                                                   \
     X(yarn_ext, 1, "rope.yarn_ext 2", l[1].rope.yarn_ext = 2)                                      \
     X(yarn_attn, 1, "rope.yarn_attn", l[1].rope.yarn_attn = 0)                                     \
     X(yarn_context, 1, "rope.yarn_context", l[1].rope.yarn_ext = 1)                                \

@@ -82,7 +82,7 @@ static token_table random_table(random_source *random)
 
 static void check(const vocabulary *v, random_source *random)
 {
-    special_texts specials;
+    prefix_set specials;
     assert_int_equal(special_create(v, &specials, NULL), CELLAR_OK);
     for (int i = 0; i < 40; i++) {
         char bytes[MOST_BYTES];
@@ -99,7 +99,7 @@ static void check(const vocabulary *v, random_source *random)
         }
         free(text);
     }
-    special_free(&specials);
+    prefix_set_free(&specials);
 }
 
 static void the_search_agrees_with_the_plain_one(void **state)
@@ -111,7 +111,8 @@ static void the_search_agrees_with_the_plain_one(void **state)
         token_table table = random_table(&random);
         made_tokenizer made = made_tokenizer_create(&table, NULL); /* for its file */
         vocabulary v;
-        assert_int_equal(vocabulary_read(made.file, &v, NULL), CELLAR_OK);
+        assert_int_equal(vocabulary_read(made.file, (vocabulary_wishes){.scores = true}, &v, NULL),
+                         CELLAR_OK);
         check(&v, &random);
         vocabulary_free(&v);
         made_tokenizer_destroy(&made);
@@ -122,21 +123,22 @@ static void the_search_agrees_with_the_plain_one(void **state)
 static void texts_beyond_the_limit_are_not_looked_for(void **state)
 {
     (void)state;
-    static char text[SPECIAL_LONGEST_TEXT + 1];
+    static char text[PREFIX_SET_LONGEST_TEXT + 1];
     memset(text, 'x', sizeof text);
     for (size_t length = sizeof text - 1; length <= sizeof text; length++) {
         token_table table = {0};
         token_table_add(&table, text, length, 0.0f, TOKEN_USER_DEFINED);
         made_tokenizer made = made_tokenizer_create(&table, NULL);
         vocabulary v;
-        special_texts specials;
+        prefix_set specials;
         size_t at;
-        assert_int_equal(vocabulary_read(made.file, &v, NULL), CELLAR_OK);
+        assert_int_equal(vocabulary_read(made.file, (vocabulary_wishes){.scores = true}, &v, NULL),
+                         CELLAR_OK);
         assert_int_equal(special_create(&v, &specials, NULL), CELLAR_OK);
-        cellar_token expected = length <= SPECIAL_LONGEST_TEXT ? 0 : -1;
+        cellar_token expected = length <= PREFIX_SET_LONGEST_TEXT ? 0 : -1;
         assert_int_equal(special_find(&specials, text, sizeof text, 0, true, &at), expected);
         assert_int_equal(at, expected == 0 ? 0 : sizeof text);
-        special_free(&specials);
+        prefix_set_free(&specials);
         vocabulary_free(&v);
         made_tokenizer_destroy(&made);
         token_table_free(&table);

@@ -1,9 +1,9 @@
 /*
  * unit_window.c: what windows let a query see, and what a sequence has lost.
  *
- * The predicate is compared with the sentences of cellar.h, position by position. `lost` stands for
- * some set of missing positions below it; here the set is written down, every operation is done to it
- * one position at a time, and the bound that window.c computes must hold for what comes out.
+ * The predicate is compared with the sentences of cellar.h, position by position. What is lost is a set of
+ * positions; here it is also written down as an array, every operation is done to that one position at a
+ * time, and the list that lost.c makes must say the same, in the one way in which it may be written.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -75,70 +75,40 @@ static void the_first_position_seen_never_falls(void **state)
     visit_windows(check_first);
 }
 
-static void check_misses(const cellar_window *w)
-{
-    for (int64_t lost = 0; lost < 80; lost++) {
-        for (int64_t q = 0; q < POSITIONS; q++) {
-            /* Some position below `lost`, before its own, that q sees and that may be gone. */
-            bool is_missing = false;
-            for (int64_t k = w->n_sinks; k < lost; k++)
-                is_missing = is_missing || (k < q && sees(w, k, q));
-            /* A query before everything that is lost sees nothing of it; the answer may be stricter. */
-            if (q >= lost)
-                assert_int_equal(cl_window_misses(w, lost, q), is_missing);
-            else
-                assert_true(cl_window_misses(w, lost, q) || !is_missing);
-        }
-        int64_t answer = cl_window_rewind_min(w, lost);
-        if (w->kind == CELLAR_WINDOW_NONE) continue; /* such a group loses nothing */
-        for (int64_t q = answer; q < POSITIONS; q++)
-            assert_false(cl_window_misses(w, lost, q));
-        bool is_alone = answer > 0 && cl_window_first(w, answer - 1) == answer - 1;
-        if (answer > 0 && !is_alone) assert_true(cl_window_misses(w, lost, answer - 1));
-    }
-}
-
-static void rewind_min_is_where_nothing_is_missed_any_more(void **state)
-{
-    (void)state;
-    visit_windows(check_misses);
-}
-
-static void the_largest_numbers_do_not_overflow(void **state)
-{
-    (void)state;
-    for (size_t k = 1; k < sizeof kinds / sizeof *kinds; k++) {
-        cellar_window w = {kinds[k], 1u << 30, UINT32_MAX};
-        int64_t q = INT32_MAX;
-        assert_true(cl_window_first(&w, q) >= 0 && cl_window_first(&w, q) <= q);
-        assert_true(cl_window_last(&w, q) >= q);
-        assert_false(cl_window_misses(&w, INT32_MAX, q));
-        assert_int_equal(cl_window_rewind_min(&w, INT32_MAX), 0);
-        w.n_sinks = 0;
-        assert_true(cl_window_rewind_min(&w, INT32_MAX) >= INT32_MAX);
-    }
-}
-
 /* ---- lost ------------------------------------------------------------------------------------- */
 
-typedef struct missing {
-    bool at[POSITIONS]; /* missing positions */
-    int64_t lost;
-} missing;
+/* A set of positions, as an array and as a list. */
+typedef struct lost_set {
+    bool at[2 * POSITIONS];
+    cl_run items[4 * POSITIONS];
+    cl_runs list;
+} lost_set;
 
-static missing make_missing(uint64_t *seed)
+static lost_set *make_set(uint64_t *seed)
 {
-    missing m = {.lost = random_below(seed, POSITIONS / 2)};
-    for (int64_t p = 0; p < m.lost; p++)
-        m.at[p] = random_below(seed, 3) == 0;
-    return m;
+    lost_set *set = calloc(1, sizeof *set);
+    set->list = (cl_runs){set->items, 0, 4 * POSITIONS};
+    uint32_t density = 1 + random_below(seed, 12);
+    for (uint32_t p = random_below(seed, 20); p < POSITIONS / 2; p += 1 + random_below(seed, 3))
+        for (uint32_t k = random_below(seed, density); k-- > 0 && p < POSITIONS / 2; p++)
+            set->at[p] = true;
+    for (uint32_t p = 0; p < POSITIONS; p++)
+        if (set->at[p]) cl_lost_add(&set->list, p, p + 1);
+    return set;
 }
 
-static void check_bound(const bool *at, int64_t bound)
+/* The list says what the array says, each stretch as one run. */
+static void check_set(const lost_set *set)
 {
-    assert_true(bound >= 0);
-    for (int64_t p = bound; p < POSITIONS; p++)
-        assert_false(at[p]);
+    uint32_t n = 0;
+    for (int64_t p = 0; p < 2 * POSITIONS; p++) {
+        assert_int_equal(cl_lost_any(&set->list, p, p + 1), set->at[p]);
+        if (!set->at[p] || (p > 0 && set->at[p - 1])) continue;
+        const cl_run *run = &set->list.items[n++];
+        assert_true(n <= set->list.n && run->pos == p && run->cell == (uint32_t)p);
+        assert_true(run->step == 1 && run->shift == 0);
+    }
+    assert_int_equal(n, set->list.n);
 }
 
 typedef struct span {
@@ -148,82 +118,166 @@ typedef struct span {
 static span make_span(uint64_t *seed)
 {
     int64_t a = random_below(seed, POSITIONS / 2), b = random_below(seed, POSITIONS / 2);
+    if (random_below(seed, 8) == 0) return (span){a, INT64_MAX};
     return a < b ? (span){a, b} : (span){b, a};
 }
 
-static void removing_what_is_lost_makes_it_forgotten(void **state)
+static bool is_in(span s, int64_t p)
+{
+    return p >= s.p0 && p < s.p1;
+}
+
+enum { ROUNDS = 4000 };
+
+static void what_is_added_or_removed_is_lost_or_not(void **state)
 {
     (void)state;
     uint64_t seed = 1;
-    for (uint32_t round = 0; round < 20000; round++) {
-        missing m = make_missing(&seed);
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        lost_set *set = make_set(&seed);
+        check_set(set);
         span s = make_span(&seed);
-        int64_t bound = cl_window_lost_remove(m.lost, s.p0, s.p1);
-        assert_true(bound <= m.lost);
-        for (int64_t p = s.p0; p < s.p1; p++)
-            m.at[p] = false;
-        check_bound(m.at, bound);
+        bool is_added = random_below(&seed, 2) && s.p1 < INT64_MAX;
+        for (int64_t p = 0; p < POSITIONS; p++)
+            if (is_in(s, p)) set->at[p] = is_added;
+        if (is_added)
+            cl_lost_add(&set->list, s.p0, s.p1);
+        else
+            cl_lost_remove(&set->list, s.p0, s.p1);
+        check_set(set);
+        free(set);
     }
-    assert_int_equal(cl_window_lost_remove(50, 0, INT64_MAX), 0);
-    assert_int_equal(cl_window_lost_remove(50, 20, 50), 20);
-    assert_int_equal(cl_window_lost_remove(50, 60, 70), 50);
-    assert_int_equal(cl_window_lost_remove(50, 20, 49), 50);
+}
+
+/* Each position of a range goes where `to` says. */
+static void move_array(lost_set *set, span s, int64_t delta, int64_t divisor)
+{
+    bool after[2 * POSITIONS] = {false};
+    for (int64_t p = 0; p < POSITIONS; p++) {
+        int64_t to = !is_in(s, p) ? p : divisor ? p / divisor : p + delta;
+        if (set->at[p] && to >= 0) after[to] = true;
+    }
+    memcpy(set->at, after, sizeof after);
 }
 
 static void what_is_lost_moves_with_its_range(void **state)
 {
     (void)state;
     uint64_t seed = 2;
-    for (uint32_t round = 0; round < 20000; round++) {
-        missing m = make_missing(&seed), after = {.lost = 0};
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        lost_set *set = make_set(&seed);
         span s = make_span(&seed);
-        int64_t delta = (int64_t)random_below(&seed, POSITIONS / 2) -
-                        (int64_t)random_below(&seed, 40);
-        int64_t bound = cl_window_lost_shift(m.lost, s.p0, s.p1, delta);
-        for (int64_t p = 0; p < POSITIONS; p++) {
-            int64_t to = p >= s.p0 && p < s.p1 ? p + delta : p;
-            if (m.at[p] && to >= 0 && to < POSITIONS) after.at[to] = true;
-        }
-        check_bound(after.at, bound);
+        int64_t delta = (int64_t)random_below(&seed, POSITIONS) - POSITIONS / 2;
+        move_array(set, s, delta, 0);
+        /* What would come to stand below 0 is forgotten before. */
+        span kept = {s.p0 + delta < 0 ? -delta : s.p0, s.p1};
+        cl_lost_remove(&set->list, s.p0, kept.p0 < s.p1 ? kept.p0 : s.p1);
+        cl_lost_shift(&set->list, kept.p0, kept.p1, delta);
+        check_set(set);
+        free(set);
     }
-    assert_int_equal(cl_window_lost_shift(10, 10, INT64_MAX, -5), 10);
-    assert_int_equal(cl_window_lost_shift(10, 0, INT64_MAX, -5), 5);
-    assert_int_equal(cl_window_lost_shift(10, 0, INT64_MAX, -20), 0);
 }
 
 static void what_is_lost_is_divided_with_its_range(void **state)
 {
     (void)state;
     uint64_t seed = 3;
-    for (uint32_t round = 0; round < 20000; round++) {
-        missing m = make_missing(&seed), after = {.lost = 0};
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        lost_set *set = make_set(&seed);
         span s = make_span(&seed);
         int64_t divisor = 1 + random_below(&seed, 9);
-        int64_t bound = cl_window_lost_divide(m.lost, s.p0, s.p1, divisor);
-        for (int64_t p = 0; p < POSITIONS; p++)
-            if (m.at[p]) after.at[p >= s.p0 && p < s.p1 ? p / divisor : p] = true;
-        check_bound(after.at, bound);
+        move_array(set, s, 0, divisor);
+        cl_lost_divide(&set->list, s.p0, s.p1, divisor);
+        check_set(set);
+        free(set);
     }
-    assert_int_equal(cl_window_lost_divide(16, 0, INT64_MAX, 8), 2);
-    assert_int_equal(cl_window_lost_divide(17, 0, INT64_MAX, 8), 3);
 }
 
 static void a_copy_takes_over_what_is_lost_in_its_range(void **state)
 {
     (void)state;
     uint64_t seed = 4;
-    for (uint32_t round = 0; round < 20000; round++) {
-        missing to = make_missing(&seed), from = make_missing(&seed);
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        lost_set *to = make_set(&seed), *from = make_set(&seed);
         span s = make_span(&seed);
-        int64_t bound = cl_window_lost_copy(to.lost, from.lost, s.p0, s.p1);
-        for (int64_t p = s.p0; p < s.p1; p++)
-            to.at[p] = from.at[p];
-        check_bound(to.at, bound);
+        for (int64_t p = 0; p < POSITIONS; p++)
+            if (is_in(s, p)) to->at[p] = from->at[p];
+        cl_lost_copy(&to->list, &from->list, s.p0, s.p1);
+        check_set(to);
+        free(to);
+        free(from);
     }
-    assert_int_equal(cl_window_lost_copy(0, 30, 0, INT64_MAX), 30);
-    assert_int_equal(cl_window_lost_copy(30, 0, 0, INT64_MAX), 0);
-    assert_int_equal(cl_window_lost_copy(0, 30, 30, INT64_MAX), 0);
-    assert_int_equal(cl_window_lost_copy(0, 30, 0, 10), 10);
+}
+
+/* ---- what a query misses ---------------------------------------------------------------------- */
+
+/* The words of cellar.h: something before q that is lost and that q sees. */
+static bool is_missed(const cellar_window *w, const lost_set *set, int64_t q)
+{
+    for (int64_t k = 0; k < q && k < POSITIONS; k++)
+        if (set->at[k] && sees(w, k, q)) return true;
+    return false;
+}
+
+static void check_misses(const cellar_window *w)
+{
+    uint64_t seed = 5;
+    for (uint32_t round = 0; round < 40 && w->kind != CELLAR_WINDOW_NONE; round++) {
+        lost_set *set = make_set(&seed);
+        for (int64_t q = 0; q < POSITIONS; q++) {
+            assert_int_equal(cl_window_misses(w, &set->list, q), is_missed(w, set, q));
+            int64_t back = q, next; /* to the largest place where nothing is missed */
+            while ((next = cl_window_go_back(w, &set->list, back)) != back)
+                back = next;
+            assert_false(is_missed(w, set, back));
+            while (++back <= q)
+                assert_true(is_missed(w, set, back));
+        }
+        free(set);
+    }
+}
+
+static void a_query_misses_what_is_lost_and_seen(void **state)
+{
+    (void)state;
+    visit_windows(check_misses);
+}
+
+static void check_horizon(const cellar_window *w)
+{
+    for (int64_t k = 0; k < POSITIONS; k++) {
+        int64_t horizon = cl_window_horizon(w, k);
+        assert_true(horizon >= k && sees(w, k, horizon < POSITIONS ? horizon : POSITIONS));
+        assert_true(horizon == INT64_MAX || !sees(w, k, horizon + 1));
+    }
+}
+
+static void a_key_is_seen_up_to_its_horizon(void **state)
+{
+    (void)state;
+    visit_windows(check_horizon);
+}
+
+static void the_largest_numbers_do_not_overflow(void **state)
+{
+    (void)state;
+    cl_run room[8];
+    for (size_t k = 1; k < sizeof kinds / sizeof *kinds; k++) {
+        cellar_window w = {kinds[k], 1u << 30, UINT32_MAX};
+        cl_runs lost = {room, 0, 8};
+        int64_t q = INT32_MAX;
+        cl_lost_add(&lost, 0, INT32_MAX);
+        assert_int_equal(cl_lost_end(&lost), INT32_MAX);
+        assert_true(cl_window_first(&w, q) >= 0 && cl_window_first(&w, q) <= q);
+        assert_true(cl_window_last(&w, q) >= q);
+        assert_true(cl_window_misses(&w, &lost, q));
+        assert_true(cl_window_horizon(&w, 7) == INT64_MAX);
+        w.n_sinks = 0;
+        assert_true(cl_window_horizon(&w, INT32_MAX - 1) >= INT32_MAX - 1);
+        assert_int_equal(cl_window_go_back(&w, &lost, 0), 0);
+        cl_lost_shift(&lost, 5, INT64_MAX, -5);
+        assert_int_equal(cl_lost_end(&lost), INT32_MAX - 5);
+    }
 }
 
 int main(void)
@@ -231,12 +285,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(windows_are_what_the_header_says),
         cmocka_unit_test(the_first_position_seen_never_falls),
-        cmocka_unit_test(rewind_min_is_where_nothing_is_missed_any_more),
-        cmocka_unit_test(the_largest_numbers_do_not_overflow),
-        cmocka_unit_test(removing_what_is_lost_makes_it_forgotten),
+        cmocka_unit_test(what_is_added_or_removed_is_lost_or_not),
         cmocka_unit_test(what_is_lost_moves_with_its_range),
         cmocka_unit_test(what_is_lost_is_divided_with_its_range),
         cmocka_unit_test(a_copy_takes_over_what_is_lost_in_its_range),
+        cmocka_unit_test(a_query_misses_what_is_lost_and_seen),
+        cmocka_unit_test(a_key_is_seen_up_to_its_horizon),
+        cmocka_unit_test(the_largest_numbers_do_not_overflow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

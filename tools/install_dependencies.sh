@@ -49,11 +49,12 @@ look() {
         *) missing="$missing gcc" ;;
         esac
         # Without a compiler nothing can be tried: ask for all of it.
-        missing="$missing libc6-dev libjansson-dev"
+        missing="$missing libc6-dev libjansson-dev libedit-dev"
         [ "$need" = run ] || missing="$missing libcmocka-dev"
     else
         links libc6-dev -lm stdio.h math.h pthread.h
         links libjansson-dev -ljansson jansson.h
+        links libedit-dev -ledit histedit.h
         [ "$need" = run ] || links libcmocka-dev -lcmocka stdarg.h stddef.h stdint.h setjmp.h cmocka.h
     fi
     has make make

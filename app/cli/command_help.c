@@ -13,6 +13,7 @@
 #include "cellar.h"
 #include "commands.h"
 #include "cpu_choice.h"
+#include "engine/model.h"
 #include "safe_text.h"
 
 static const char help_help[] =
@@ -33,10 +34,17 @@ static const char version_help[] =
 
 const command commands[] = {
     {"run", "read a prompt and go on writing", command_run, command_run_help},
+    {"chat", "talk with a model", command_chat, command_chat_help},
     {"session", "list, show, check, fork and convert sessions", command_session,
      command_session_help},
     {"inspect", "show what is inside a model or session file", command_inspect,
      command_inspect_help},
+    {"perplexity", "measure how well a model foretells a text", command_perplexity,
+     command_perplexity_help},
+    {"quantize", "write a model with weights of fewer bits", command_quantize,
+     command_quantize_help},
+    {"tokenize", "show the tokens of a text", command_tokenize, command_tokenize_help},
+    {"detokenize", "turn token ids back into text", command_detokenize, command_detokenize_help},
     {"help", "explain a command", command_help, help_help},
     {"version", "print version, kernels and built-in model", command_version, version_help},
 };
@@ -137,6 +145,7 @@ static void print_overview(void)
           "Examples\n"
           "  cellar run -p \"Once upon a time\"           the built-in model tells a story\n"
           "  cellar run -m MODEL.gguf -p \"Dear Anna,\"   a model of your own\n"
+          "  cellar chat -m MODEL.gguf                  talk with it\n"
           "  cellar inspect MODEL.gguf                  what a model file holds\n"
           "  cellar help run                            every option of a command\n"
           "\n"
@@ -176,5 +185,6 @@ int command_version(int argc, char **argv)
     printf("cellar %s\n", cellar_version());
     printf("kernels  %s\n", cpu_choice_name(mask));
     printf("model    %s, %zu bytes, built in\n", BUILTIN_MODEL_NAME, builtin_model_size());
+    printf("runs     %s\n", model_architectures());
     return EXIT_CODE_OK;
 }

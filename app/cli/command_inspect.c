@@ -56,7 +56,6 @@ typedef struct inspect_request {
 static options_result parse(int argc, char **argv, inspect_request *request, cellar_error *error)
 {
     memory_options *memory = &request->memory;
-    const memory_options plain = memory_options_defaults();
     const option table[] = {
         option_flag(0, "json", &request->is_json),
         option_flag(0, "metadata", &request->parts.metadata),
@@ -82,7 +81,7 @@ static options_result parse(int argc, char **argv, inspect_request *request, cel
                      "standard input is not supported, the file has to be mapped: give its name");
         return OPTIONS_WRONG;
     }
-    if (memory->n_cells == 0 && memcmp(memory, &plain, sizeof plain) != 0) {
+    if (memory->n_cells == 0 && !memory_options_are_defaults(memory)) {
         (void)report(error, CELLAR_INVALID, -1,
                      "how large a memory? Its types, threads and micro-batch need --cells N too");
         return OPTIONS_WRONG;

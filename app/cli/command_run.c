@@ -16,21 +16,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "builtin_model.h"
 #include "cli/commands.h"
+#include "cli/fresh_seed.h"
 #include "cli/memory_options.h"
 #include "cli/options.h"
 #include "cli/prompt.h"
+#include "cli/run_encoder.h"
 #include "cli/run_session.h"
 #include "cli/session_command.h"
 #include "cli/terminal.h"
 #include "cpu_choice.h"
 #include "engine/generate.h"
 #include "report.h"
-#include "safe_text.h"
 
 #define EXIT_CODE_SIGNAL 128 /* and the signal's number, as shells count */
 #define PROGRESS_FROM 64     /* tokens of a prompt worth a progress line */
@@ -161,6 +161,7 @@ static options_result parse(int argc, char **argv, run_options *o, cellar_error 
         option_choice(0, "cache-type-v", &o->memory.v_type, memory_type_names),
         option_choice(0, "ctk", &o->memory.k_type, memory_type_names),
         option_choice(0, "ctv", &o->memory.v_type, memory_type_names),
+        option_choice(0, "cache-rotate", &o->memory.rotation, memory_rotation_names),
         option_number(0, "temp", &o->temperature, 0, 1e6),
         option_integer(0, "top-k", &o->top_k, 0, INT32_MAX),
         option_number(0, "top-p", &o->top_p, 1e-6, 1),
@@ -189,20 +190,6 @@ static options_result parse(int argc, char **argv, run_options *o, cellar_error 
     cellar_status status = o->cpu != NULL ? cpu_choice_parse(o->cpu, &o->cpu_mask, error)
                                           : cpu_choice_from_environment(&o->cpu_mask, error);
     return status == CELLAR_OK ? OPTIONS_OK : OPTIONS_WRONG;
-}
-
-/* A seed that is short enough to be typed again. */
-static uint64_t random_seed(void)
-{
-    uint32_t seed = 0;
-    FILE *source = fopen("/dev/urandom", "rb");
-    if (source == NULL || fread(&seed, sizeof seed, 1, source) != 1) {
-        seed = (uint32_t)time(NULL) ^ (uint32_t)getpid() << 16;
-    }
-    if (source != NULL) {
-        fclose(source);
-    }
-    return seed;
 }
 
 /* ---- making the parts ----------------------------------------------------------------------- */
@@ -271,7 +258,7 @@ static cellar_status make_engine(const run_options *o, run_parts *parts, cellar_
 static cellar_status make_sampler(const run_options *o, run_parts *parts, cellar_error *error)
 {
     const uint64_t asked = (uint64_t)o->seed;
-    parts->seed = o->seed < 0 ? random_seed() : asked;
+    parts->seed = o->seed < 0 ? fresh_seed() : asked;
     const bool goes_on = run_session_seed(&parts->session, o->seed < 0 ? NULL : &asked,
                                           &parts->seed);
     sampler_options options = {.temperature = o->temperature,
@@ -322,25 +309,11 @@ static void show_progress(void *context, size_t n_read, size_t n_prompt)
     }
 }
 
-/* What a model writes must not drive the terminal; a file gets the bytes as they are. */
-static void write_printable(const char *bytes, size_t n)
-{
-    size_t used = 0;
-    for (size_t at = 0; at < n; at += used) {
-        uint32_t code = safe_text_decode(bytes + at, n - at, &used);
-        if (safe_text_is_printable(code) || code == '\n' || code == '\t') {
-            fwrite(bytes + at, 1, used, stdout);
-        } else {
-            fputc('?', stdout);
-        }
-    }
-}
-
 static bool show_text(void *context, const char *bytes, size_t n)
 {
     run_display *display = context;
     if (display->is_terminal) {
-        write_printable(bytes, n);
+        terminal_write(stdout, bytes, n);
     } else {
         fwrite(bytes, 1, n, stdout);
     }
@@ -448,8 +421,9 @@ static generate_options what_to_generate(const run_options *o, const run_parts *
                                         : kept(o, parts, parts->tokens, parts->n_tokens);
     g.ignore_end = o->ignore_end;
     g.show_special = o->show_special;
-    g.is_text_start = parts->prompt.length == 0;
-    if (!o->no_echo) {
+    const bool goes_on = parts->model->encoder == NULL; /* an answer stands alone */
+    g.is_text_start = parts->prompt.length == 0 || !goes_on;
+    if (!o->no_echo && goes_on) {
         g.echo = parts->prompt.text;
         g.n_echo = parts->prompt.length;
     }
@@ -495,14 +469,16 @@ static bool prepare(const run_options *o, run_parts *parts, cellar_error *error)
     if (open_model(o, parts, error) != CELLAR_OK) {
         return report_failure(o->model != NULL ? o->model : "the built-in model", error), false;
     }
-    if (read_prompt(o, parts, error) != CELLAR_OK) {
+    if (run_encoder_check(parts->model, path, error) != CELLAR_OK ||
+        read_prompt(o, parts, error) != CELLAR_OK) {
         return report_failure(NULL, error), false;
     }
     if (path != NULL &&
         run_session_prompt(&parts->session, parts->tokenizer, &parts->prompt, error) != CELLAR_OK) {
         return report_failure(path, error), false;
     }
-    if (make_engine(o, parts, error) != CELLAR_OK || make_sampler(o, parts, error) != CELLAR_OK) {
+    if (make_engine(o, parts, error) != CELLAR_OK || make_sampler(o, parts, error) != CELLAR_OK ||
+        run_encoder_read(parts->engine, parts->tokens, &parts->n_tokens, error) != CELLAR_OK) {
         return report_failure(NULL, error), false;
     }
     return true;

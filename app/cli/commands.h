@@ -36,13 +36,23 @@ const command *command_find(const char *name);
 int command_unknown(const char *name);
 
 int command_run(int argc, char **argv);
+int command_chat(int argc, char **argv);
 int command_inspect(int argc, char **argv);
 int command_session(int argc, char **argv);
+int command_perplexity(int argc, char **argv);
+int command_quantize(int argc, char **argv);
+int command_tokenize(int argc, char **argv);
+int command_detokenize(int argc, char **argv);
 int command_help(int argc, char **argv);
 int command_version(int argc, char **argv);
 
 extern const char command_run_help[];
+extern const char command_chat_help[];
 extern const char command_inspect_help[];
+extern const char command_perplexity_help[];
+extern const char command_quantize_help[];
 extern const char command_session_help[];
+extern const char command_tokenize_help[];
+extern const char command_detokenize_help[];
 
 #endif /* APP_COMMANDS_H */

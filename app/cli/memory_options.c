@@ -24,13 +24,27 @@ const cellar_type memory_types[] = {CELLAR_F32,  CELLAR_F16,  CELLAR_BF16,
                                     CELLAR_Q8_0, CELLAR_Q5_1, CELLAR_Q5_0,
                                     CELLAR_Q4_1, CELLAR_Q4_0, CELLAR_IQ4_NL};
 
+/* The index has a bit for K and one for V. */
+const char *const memory_rotation_names[] = {"none", "k", "v", "both", NULL};
+
 memory_options memory_options_defaults(void)
 {
     return (memory_options){.n_ubatch = 512, .k_type = 1, .v_type = 1};
 }
 
-static uint32_t default_threads(void)
+bool memory_options_are_defaults(const memory_options *o)
 {
+    const memory_options plain = memory_options_defaults();
+    return o->n_cells == plain.n_cells && o->n_ubatch == plain.n_ubatch &&
+           o->n_threads == plain.n_threads && o->k_type == plain.k_type &&
+           o->v_type == plain.v_type && o->rotation == plain.rotation;
+}
+
+uint32_t memory_options_threads(int64_t given)
+{
+    if (given != 0) {
+        return (uint32_t)given;
+    }
     long n = sysconf(_SC_NPROCESSORS_ONLN);
     return n < 1 ? 1 : n > DEFAULT_MAX_THREADS ? DEFAULT_MAX_THREADS : (uint32_t)n;
 }
@@ -62,9 +76,11 @@ cellar_status memory_options_apply(const memory_options *options, const model *m
                    : m->n_context < DEFAULT_MAX_CELLS ? m->n_context
                                                       : DEFAULT_MAX_CELLS;
     out->n_ubatch = (uint32_t)options->n_ubatch;
-    out->n_threads = options->n_threads != 0 ? (uint32_t)options->n_threads : default_threads();
+    out->n_threads = memory_options_threads(options->n_threads);
     out->k_type = memory_types[options->k_type];
     out->v_type = memory_types[options->v_type];
+    out->rotate_k = (options->rotation & 1) != 0;
+    out->rotate_v = (options->rotation & 2) != 0;
     cellar_status status = check_heads(m, out->k_type, true, error);
     return status == CELLAR_OK ? check_heads(m, out->v_type, false, error) : status;
 }

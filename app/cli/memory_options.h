@@ -8,6 +8,7 @@
 #ifndef APP_MEMORY_OPTIONS_H
 #define APP_MEMORY_OPTIONS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "cellar.h"
@@ -20,13 +21,23 @@ typedef struct memory_options {
     int64_t n_ubatch;   /* most tokens computed at once */
     int64_t n_threads;  /* 0: not given */
     int k_type, v_type; /* index into memory_type_names */
+    int rotation;       /* index into memory_rotation_names */
 } memory_options;
 
 /* The row types by name, as option_choice wants them. */
 extern const char *const memory_type_names[];
 extern const cellar_type memory_types[]; /* in the same order */
 
+/* Which rows are turned by a Hadamard matrix, as option_choice wants it: none, k, v, both. */
+extern const char *const memory_rotation_names[];
+
 memory_options memory_options_defaults(void);
+
+/* Threads to compute with: those given, or for 0 one for each processor, at most 64. */
+uint32_t memory_options_threads(int64_t given);
+
+/* Is nothing of it given? */
+bool memory_options_are_defaults(const memory_options *options);
 
 /*
  * The engine's options: what was given, and for the rest what suits the model and the processor.

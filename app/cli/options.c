@@ -122,7 +122,7 @@ static size_t smaller(size_t a, size_t b)
  * (optimal string alignment). row[0] is the row of the table that is computed, row[1] and row[2]
  * are the ones before.
  */
-static size_t distance(const char *a, const char *b)
+size_t options_distance(const char *a, const char *b)
 {
     size_t rows[3][LONGEST_NAME + 1], *row[3] = {rows[0], rows[1], rows[2]};
     size_t n_a = smaller(strlen(a), LONGEST_NAME), n_b = smaller(strlen(b), LONGEST_NAME);
@@ -153,7 +153,7 @@ static bool report_unknown(const cursor *c, const char *name, const char *given)
     const option *nearest = NULL;
     size_t best = strlen(name) < 4 ? 2 : 3; /* that many wrong letters are too many */
     for (size_t i = 0; i < c->n; i++) {
-        size_t d = distance(name, c->options[i].name);
+        size_t d = options_distance(name, c->options[i].name);
         if (d < best) {
             best = d;
             nearest = &c->options[i];

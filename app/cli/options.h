@@ -103,4 +103,7 @@ options_result options_parse(const option *options, size_t n, int argc, char **a
                              const char **operands, size_t max_operands, size_t *n_operands,
                              cellar_error *error);
 
+/* How many letters the two names, of which the first 32 count, are apart: to say what was meant. */
+size_t options_distance(const char *a, const char *b);
+
 #endif /* APP_OPTIONS_H */

@@ -47,13 +47,17 @@ static cellar_status read_stream(FILE *stream, const char *name, prompt *out, ce
                             strerror(errno));
         }
     }
-    if (status == CELLAR_OK && out->length > 0 && out->text[out->length - 1] == '\n') {
-        out->length--;
-        if (out->length > 0 && out->text[out->length - 1] == '\r') {
-            out->length--;
+    return status;
+}
+
+static void drop_line_end(prompt *p)
+{
+    if (p->length > 0 && p->text[p->length - 1] == '\n') {
+        p->length--;
+        if (p->length > 0 && p->text[p->length - 1] == '\r') {
+            p->length--;
         }
     }
-    return status;
 }
 
 static cellar_status copy_text(const char *text, prompt *out, cellar_error *error)
@@ -82,6 +86,18 @@ static cellar_status read_file(const char *path, prompt *out, cellar_error *erro
     return status;
 }
 
+cellar_status prompt_read_exactly(const char *text, const char *path, prompt *out,
+                                  cellar_error *error)
+{
+    *out = (prompt){.text = NULL};
+    cellar_status status = text != NULL ? copy_text(text, out, error)
+                                        : read_file(path != NULL ? path : "-", out, error);
+    if (status != CELLAR_OK) {
+        prompt_free(out);
+    }
+    return status;
+}
+
 cellar_status prompt_read(const char *text, const char *path, prompt *out, cellar_error *error)
 {
     *out = (prompt){.text = NULL};
@@ -91,11 +107,13 @@ cellar_status prompt_read(const char *text, const char *path, prompt *out, cella
         status = copy_text(text, out, error);
     } else if (path != NULL) {
         status = read_file(path, out, error);
+        drop_line_end(out);
     } else if (isatty(STDIN_FILENO)) {
         status = CELLAR_OK;
         is_default = true;
     } else {
         status = read_stream(stdin, "standard input", out, error);
+        drop_line_end(out);
         is_default = status == CELLAR_OK && out->length == 0;
     }
     if (is_default) {

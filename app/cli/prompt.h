@@ -27,6 +27,13 @@ typedef struct prompt {
  * CELLAR_IO (naming the file), CELLAR_INVALID (longer than 2^30 bytes), CELLAR_NO_MEMORY.
  */
 cellar_status prompt_read(const char *text, const char *path, prompt *out, cellar_error *error);
+
+/*
+ * `text`, or the file `path` ("-" or NULL: standard input), to the last byte: nothing is dropped
+ * and nothing takes the place of an empty one. Fails as prompt_read.
+ */
+cellar_status prompt_read_exactly(const char *text, const char *path, prompt *out,
+                                  cellar_error *error);
 void prompt_free(prompt *p);
 
 #endif /* APP_PROMPT_H */

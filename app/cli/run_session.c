@@ -47,8 +47,7 @@ static cellar_status check_folder(const char *path, cellar_error *error)
                             strerror(reason));
 }
 
-/* *is_there; a failure if the session could not be saved when all the work is done. */
-static cellar_status check_place(const char *path, bool *is_there, cellar_error *error)
+cellar_status run_session_place(const char *path, bool *is_there, cellar_error *error)
 {
     struct stat file;
     *is_there = lstat(path, &file) == 0;
@@ -145,7 +144,7 @@ cellar_status run_session_open(const run_session_options *options, run_session *
                                cellar_error *error)
 {
     *s = (run_session){.options = *options};
-    cellar_status status = check_place(options->path, &s->is_resumed, error);
+    cellar_status status = run_session_place(options->path, &s->is_resumed, error);
     if (status != CELLAR_OK || !s->is_resumed) {
         return status;
     }

@@ -69,6 +69,12 @@ typedef struct run_session {
 } run_session;
 
 /*
+ * Is the file there? A failure if a session could not be saved to it when all the work is done:
+ * CELLAR_INVALID: not a plain file; CELLAR_IO.
+ */
+cellar_status run_session_place(const char *path, bool *is_there, cellar_error *error);
+
+/*
  * Look at the file, or, if there is none, whether one can be made. CELLAR_INVALID: not a plain
  * file; CELLAR_IO: it could not be saved later; and what cellar_open_session and conversation_read
  * return. To be closed, whatever it returns.

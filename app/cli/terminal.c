@@ -64,6 +64,19 @@ static void write_characters(FILE *stream, const char *text, uint32_t columns)
     }
 }
 
+void terminal_write(FILE *stream, const char *bytes, size_t n)
+{
+    size_t used = 0;
+    for (size_t at = 0; at < n; at += used) {
+        const uint32_t code = safe_text_decode(bytes + at, n - at, &used);
+        if (safe_text_is_printable(code) || code == '\n' || code == '\t') {
+            fwrite(bytes + at, 1, used, stream);
+        } else {
+            fputc('?', stream);
+        }
+    }
+}
+
 progress_line progress_line_init(void)
 {
     return (progress_line){.is_enabled = terminal_is_interactive(stderr)};

@@ -21,6 +21,11 @@ uint32_t terminal_columns(FILE *stream);
 /* May text be coloured? An interactive terminal, and NO_COLOR (https://no-color.org) not set. */
 bool terminal_has_colour(FILE *stream);
 
+/*
+ * Write text that somebody else made: what could drive a terminal becomes '?', but line ends and tabs.
+ */
+void terminal_write(FILE *stream, const char *bytes, size_t n);
+
 typedef struct progress_line {
     bool is_enabled; /* standard error is a terminal */
     bool is_visible; /* something stands on the line */

@@ -142,6 +142,9 @@ typedef struct block_context {
     uint32_t n_keys;            /* that one of its tokens sees at most, about */
     const cellar_token *tokens; /* [n_tokens] */
 
+    /* [place.n_segments] what cross attention reads (block_cross_attention.h); NULL: there is none */
+    const struct block_encoding *const *encodings;
+
     float *x;       /* [n_tokens][n_embd] the residual stream */
     float *h;       /* [n_tokens][n_embd] what a block reads */
     float *added;   /* [n_tokens][n_embd] what a block gives */

@@ -3,7 +3,7 @@
  *
  * The buffers of a block_context lie in one block, each at the start of a cache line:
  *
- *     x | h | added | scratch | tokens | wanted        [n_ubatch][its width] each
+ *     x | h | added | scratch | tokens | wanted | encodings        [n_ubatch][its width] each
  *
  * Logits: the rows of x that are wanted are gathered into h, normed there and multiplied by
  * the output matrix straight into the caller's rows. A micro-batch may hold the batch's tokens in any
@@ -19,10 +19,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/encoder.h"
 #include "report.h"
 
 #define LINE 64u /* bytes of a cache line */
-#define N_BUFFERS 6u
+#define N_BUFFERS 7u
 
 /* A token of a micro-batch whose logits are wanted. */
 typedef struct wanted_token {
@@ -31,17 +32,20 @@ typedef struct wanted_token {
 } wanted_token;
 
 #define WANTED_WIDTH (uint32_t)(sizeof(wanted_token) / sizeof(float))
+#define POINTER_WIDTH (uint32_t)(sizeof(void *) / sizeof(float))
 
 struct engine {
     const model *model;
     cl_matmul_table table;
     block_workers workers;
     cellar_memory *memory;
+    encoder *encoder; /* NULL: the model has none */
     uint32_t n_cells, n_ubatch;
     block_context context;
     cellar_token *tokens; /* [n_ubatch] of a micro-batch; in the buffers too, like the next */
     wanted_token *wanted; /* [n_ubatch] */
-    void *buffers;        /* [buffer_bytes] */
+    const block_encoding **encodings; /* [n_ubatch] of its segments */
+    void *buffers;                    /* [buffer_bytes] */
     size_t buffer_bytes;
 };
 
@@ -77,9 +81,16 @@ static cellar_status make_buffers(engine *e, cellar_error *error)
 {
     block_context *c = &e->context;
     uint64_t embd = e->model->n_embd;
-    const uint64_t widths[N_BUFFERS] = {embd, embd, embd, e->model->scratch, 1, WANTED_WIDTH};
-    float *tokens, *wanted;
-    float **buffers[N_BUFFERS] = {&c->x, &c->h, &c->added, &c->scratch, &tokens, &wanted};
+    const uint64_t widths[N_BUFFERS] = {embd,
+                                        embd,
+                                        embd,
+                                        e->model->scratch,
+                                        1,
+                                        WANTED_WIDTH,
+                                        e->model->encoder == NULL ? 0 : POINTER_WIDTH};
+    float *tokens, *wanted, *encodings;
+    float **buffers[N_BUFFERS] = {&c->x,   &c->h,   &c->added, &c->scratch,
+                                  &tokens, &wanted, &encodings};
     size_t starts[N_BUFFERS];
     bool fits = true;
     e->buffer_bytes = 0;
@@ -97,6 +108,7 @@ static cellar_status make_buffers(engine *e, cellar_error *error)
     }
     e->tokens = (cellar_token *)(void *)tokens;
     e->wanted = (wanted_token *)(void *)wanted;
+    e->encodings = (const block_encoding **)(void *)encodings;
     return CELLAR_OK;
 }
 
@@ -115,7 +127,7 @@ typedef struct memory_description {
 static cellar_status describe_memory(const model *m, const engine_options *options,
                                      memory_description *out, cellar_error *error)
 {
-    uint32_t n_layers = m->n_memory_layers;
+    uint32_t n_layers = m->n_memory_layers, n_pools = options->n_pools > 0 ? options->n_pools : 1;
     out->layers = malloc(n_layers * sizeof *out->layers);
     if (out->layers == NULL) {
         return report(error, CELLAR_NO_MEMORY, -1, "no memory for %" PRIu32 " layers", n_layers);
@@ -124,6 +136,14 @@ static cellar_status describe_memory(const model *m, const engine_options *optio
         out->layers[i] = m->memory_layers[i];
         out->layers[i].k_type = options->k_type;
         out->layers[i].v_type = options->v_type;
+        if (m->near_divisors != NULL && options->n_cells / n_pools <= m->near_context) {
+            out->layers[i].rope.factors = m->near_divisors;
+        }
+        /* A row that is both K and V cannot be turned, and a state is no row. */
+        if (out->layers[i].kind == CELLAR_LAYER_ATTENTION && !out->layers[i].v_in_k) {
+            out->layers[i].rotate_k = options->rotate_k;
+            out->layers[i].rotate_v = options->rotate_v;
+        }
     }
     out->config = cellar_config_init();
     out->config.n_layers = n_layers;
@@ -174,6 +194,20 @@ static cellar_status make_memory(engine *e, const engine_options *options, cella
     return status;
 }
 
+static cellar_status make_encoder(engine *e, const engine_options *options, cellar_error *error)
+{
+    if (e->model->encoder == NULL) {
+        return CELLAR_OK;
+    }
+    const encoder_options its = {.n_ubatch = e->n_ubatch,
+                                 .n_kept = options->n_encoded > 0 ? options->n_encoded
+                                                                  : options->n_cells,
+                                 .cpu_mask = options->cpu_mask,
+                                 .n_threads = options->n_threads,
+                                 .workers = &e->workers};
+    return encoder_create(e->model, &its, &e->encoder, error);
+}
+
 cellar_status engine_plan(const model *m, const engine_options *options,
                           cellar_bytes_visitor visitor, void *context, cellar_error *error)
 {
@@ -210,6 +244,7 @@ cellar_status engine_create(const model *m, const engine_options *options, engin
     cellar_status status;
     if ((status = threads_create(options->n_threads, &e->workers.threads, error)) != CELLAR_OK ||
         (status = make_memory(e, options, error)) != CELLAR_OK ||
+        (status = make_encoder(e, options, error)) != CELLAR_OK ||
         (status = make_buffers(e, error)) != CELLAR_OK) {
         engine_destroy(e);
         return status;
@@ -219,6 +254,7 @@ cellar_status engine_create(const model *m, const engine_options *options, engin
                                                           : block_activations;
     e->context.n_embd = m->n_embd;
     e->context.tokens = e->tokens;
+    e->context.encodings = e->encodings;
     e->context.workers = &e->workers;
     e->context.memory = e->memory;
     *out = e;
@@ -231,6 +267,7 @@ void engine_destroy(engine *e)
         return;
     }
     cellar_destroy(e->memory);
+    encoder_destroy(e->encoder);
     threads_destroy(e->workers.threads);
     free(e->buffers);
     free(e);
@@ -258,7 +295,7 @@ uint32_t engine_ubatch(const engine *e)
 
 uint64_t engine_buffer_bytes(const engine *e)
 {
-    return e->buffer_bytes;
+    return e->buffer_bytes + (e->encoder == NULL ? 0 : encoder_bytes(e->encoder));
 }
 
 void engine_set_stop(engine *e, bool (*should_stop)(void *context), void *context)
@@ -300,13 +337,12 @@ static cellar_status check_request(const engine *e, const cellar_batch *batch,
     return CELLAR_OK;
 }
 
-/* The residual stream as it enters the first layer. */
-static void embed(const engine *e, const cellar_batch *batch, const cellar_ubatch *ubatch)
+/* The residual stream as n of e->tokens enter the first layer. */
+static void embed(const engine *e, uint32_t n)
 {
     const model *m = e->model;
     const block_weight *w = &m->embedding;
-    for (uint32_t t = 0; t < ubatch->n_tokens; t++) {
-        e->tokens[t] = batch->tokens[ubatch->indices[t]];
+    for (uint32_t t = 0; t < n; t++) {
         size_t row = (size_t)e->tokens[t];
         const unsigned char *data = (const unsigned char *)w->data + row * w->row_bytes;
         float *x = e->context.x + (size_t)t * w->n_in;
@@ -316,8 +352,7 @@ static void embed(const engine *e, const cellar_batch *batch, const cellar_ubatc
         }
     }
     if (m->embedding_norm.width > 0) {
-        block_norm_run(&m->embedding_norm, &e->context, e->context.x, e->context.x,
-                       ubatch->n_tokens);
+        block_norm_run(&m->embedding_norm, &e->context, e->context.x, e->context.x, n);
     }
 }
 
@@ -417,6 +452,23 @@ static uint32_t count_keys(const cellar_ubatch *ubatch)
     return (uint32_t)farthest + 1;
 }
 
+/* Tools, place and tokens of a micro-batch, for the layers to start. */
+static void enter(engine *e, const cellar_batch *batch, uint32_t number,
+                  const cellar_ubatch *ubatch)
+{
+    e->context.ubatch = number;
+    e->context.place = *ubatch;
+    e->context.n_tokens = ubatch->n_tokens;
+    e->context.n_keys = count_keys(ubatch);
+    for (uint32_t t = 0; t < ubatch->n_tokens; t++) {
+        e->tokens[t] = batch->tokens[ubatch->indices[t]];
+    }
+    for (uint32_t i = 0; e->encoder != NULL && i < ubatch->n_segments; i++) {
+        e->encodings[i] = encoder_find(e->encoder, ubatch->segments[i].seq);
+    }
+    embed(e, ubatch->n_tokens);
+}
+
 static cellar_status compute(engine *e, const cellar_batch *batch, const logits_request *request,
                              cellar_error *error)
 {
@@ -427,16 +479,45 @@ static cellar_status compute(engine *e, const cellar_batch *batch, const logits_
         if (status != CELLAR_OK) {
             return status;
         }
-        e->context.ubatch = i;
-        e->context.place = ubatch;
-        e->context.n_tokens = ubatch.n_tokens;
-        e->context.n_keys = count_keys(&ubatch);
-        embed(e, batch, &ubatch);
+        enter(e, batch, i, &ubatch);
         status = e->model->architecture->run_layers(e->model, &e->context, error);
         if (status != CELLAR_OK) {
             return status;
         }
         write_logits(e, &ubatch, request);
+    }
+    return CELLAR_OK;
+}
+
+/*
+ * With an encoder, every sequence of the step needs an encoding, and a token that stands in several needs
+ * them to have the same one. The batch is one that the memory has accepted.
+ */
+static cellar_status check_encodings(const engine *e, const cellar_batch *batch,
+                                     cellar_error *error)
+{
+    for (uint32_t i = 0; e->encoder != NULL && i < batch->n_tokens; i++) {
+        uint32_t first = batch->seq_begin != NULL ? batch->seq_begin[i] : i;
+        uint32_t end = batch->seq_begin != NULL ? batch->seq_begin[i + 1] : i + 1;
+        const block_encoding *common = NULL;
+        for (uint32_t j = first; j < end; j++) {
+            const cellar_seq seq = batch->seqs != NULL ? batch->seqs[j] : 0;
+            const block_encoding *its = encoder_find(e->encoder, seq);
+            if (its == NULL) {
+                return report(error, CELLAR_NOT_FOUND, i,
+                              "sequence %" PRId64
+                              " has no encoding: encode a text for it, or share "
+                              "another sequence's, before it is decoded",
+                              (int64_t)seq);
+            }
+            if (j > first && its != common) {
+                return report(error, CELLAR_INVALID, i,
+                              "token %" PRIu32 " of the batch stands in sequences with different "
+                              "encodings, expected one",
+                              i);
+            }
+            common = its;
+        }
     }
     return CELLAR_OK;
 }
@@ -452,7 +533,10 @@ cellar_status engine_decode(engine *e, const cellar_batch *batch, const uint32_t
     if (status != CELLAR_OK) {
         return status; /* and no step is open, unless it is somebody else's */
     }
-    status = compute(e, batch, &request, error);
+    status = check_encodings(e, batch, error);
+    if (status == CELLAR_OK) {
+        status = compute(e, batch, &request, error);
+    }
     if (status == CELLAR_OK) {
         status = cellar_commit(e->memory, error);
     }
@@ -460,4 +544,50 @@ cellar_status engine_decode(engine *e, const cellar_batch *batch, const uint32_t
         cellar_abort(e->memory);
     }
     return status;
+}
+
+/* ---- encodings ------------------------------------------------------------------------------ */
+
+static cellar_status refuse_without_encoder(const engine *e, cellar_error *error)
+{
+    return report(error, CELLAR_UNSUPPORTED, -1, "models of architecture %s have no encoder",
+                  e->model->architecture->name);
+}
+
+cellar_status engine_encode(engine *e, const cellar_batch *batch, cellar_error *error)
+{
+    const logits_request none = {.n = 0};
+    if (e->encoder == NULL) {
+        return refuse_without_encoder(e, error);
+    }
+    cellar_status status = check_request(e, batch, &none, error);
+    if (status != CELLAR_OK) {
+        return status;
+    }
+    const uint32_t n = batch->n_tokens < e->n_ubatch ? batch->n_tokens : e->n_ubatch;
+    for (uint32_t i = 0; i < n; i++) {
+        e->tokens[i] = batch->tokens[i];
+    }
+    embed(e, n); /* of a batch that is too large, what fits; it is refused by the next */
+    block_context context = e->context;
+    return encoder_read(e->encoder, &context, batch, error);
+}
+
+cellar_status engine_share_encoding(engine *e, cellar_seq from, cellar_seq to, cellar_error *error)
+{
+    return e->encoder == NULL ? refuse_without_encoder(e, error)
+                              : encoder_share(e->encoder, from, to, error);
+}
+
+void engine_forget_encoding(engine *e, cellar_seq seq)
+{
+    if (e->encoder != NULL) {
+        encoder_forget(e->encoder, seq);
+    }
+}
+
+uint32_t engine_encoded_tokens(const engine *e, cellar_seq seq)
+{
+    const block_encoding *found = e->encoder == NULL ? NULL : encoder_find(e->encoder, seq);
+    return found == NULL ? 0 : found->n_tokens;
 }

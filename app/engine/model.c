@@ -49,7 +49,7 @@ static cellar_status find_architecture(const gguf_file *file, const model_archit
         }
     }
     return report(error, CELLAR_UNSUPPORTED, (int64_t)gguf_find_value(file, key)->offset,
-                  "%s: expected one of %s, found %.*s", key, model_architectures(),
+                  "%s: expected one that 'cellar version' lists, found %.*s", key,
                   (int)(name.length < 60 ? name.length : 60), name.data);
 }
 
@@ -141,7 +141,7 @@ static cellar_status refuse_others(const model *m, cellar_error *error)
 cellar_status model_load(const gguf_file *file, model **out, cellar_error *error)
 {
     *out = NULL;
-    const model_architecture *architecture;
+    const model_architecture *architecture = NULL;
     cellar_status status = find_architecture(file, &architecture, error);
     if (status != CELLAR_OK) {
         return status;

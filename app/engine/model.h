@@ -38,7 +38,26 @@ typedef struct model_architecture {
     cellar_status (*load)(model *m, cellar_error *error);
     /* Take the residual stream c->x of a micro-batch through all layers. */
     cellar_status (*run_layers)(const model *m, const block_context *c, cellar_error *error);
+    /* Take c->x through one layer of the encoder; NULL: the architecture has none. */
+    cellar_status (*run_encoder_layer)(const model *m, uint32_t layer, const block_context *c,
+                                       cellar_error *error);
 } model_architecture;
+
+/*
+ * The half of a model that reads a whole text before the other half (the decoder, model.layers) writes
+ * one. Its layers are not causal and remember nothing: what they need of a memory they need while
+ * they run.
+ */
+typedef struct model_encoder {
+    uint32_t n_layers;                 /* >= 1 */
+    const cellar_layer *memory_layers; /* [n_memory_layers]; several layers may use one */
+    uint32_t n_memory_layers;
+    block_norm norm;                              /* of what the last layer gives */
+    const struct block_cross_attention **readers; /* [n_readers] the decoder's, which read that */
+    uint32_t n_readers;
+    uint64_t numbers;   /* that an encoding keeps for each token */
+    cellar_token start; /* the token that a decoder begins with; -1: the file does not say */
+} model_encoder;
 
 struct model {
     const gguf_file *file; /* outlives the model */
@@ -56,9 +75,18 @@ struct model {
     void *layers; /* [n_layers] of the architecture's own type */
     void *parts;  /* whatever else the architecture keeps; NULL */
 
+    model_encoder *encoder; /* NULL: none */
+
     /* What the memory must know; types are the engine's to choose. A layer may need none, or two. */
     cellar_layer *memory_layers; /* [n_memory_layers], room for 2 * MODEL_MAX_LAYERS */
     uint32_t n_memory_layers;
+
+    /*
+     * Divisors of rotations in the place of the layers' own, in memories of at most near_context tokens for
+     * a sequence (LongRoPE: arXiv:2402.13753). NULL: none.
+     */
+    const float *near_divisors;
+    uint32_t near_context;
 
     /* logits = softcap(logit_scale * output * output_norm(x)) */
     block_norm output_norm;

@@ -147,9 +147,13 @@ static cellar_status load_qkv(model *m, uint32_t layer, const model_heads *heads
         block_linear *const parts[3] = {&out->q, &out->k, &out->v};
         return model_load_fused(m, layer, "attn_qkv", m->n_embd, rows, parts, 3, error);
     }
-    cellar_status status;
-    if ((status = model_load_linear(m, layer, "attn_q", m->n_embd, rows[0], &out->q, error)) ||
-        (status = model_load_linear(m, layer, "attn_k", m->n_embd, rows[1], &out->k, error))) {
+    cellar_status status = model_load_linear(m, layer, "attn_q", m->n_embd, rows[0], &out->q,
+                                             error);
+    if (status != CELLAR_OK || heads->is_reader) {
+        return status;
+    }
+    status = model_load_linear(m, layer, "attn_k", m->n_embd, rows[1], &out->k, error);
+    if (status != CELLAR_OK || (heads->may_lack_v && !model_has_part(m, layer, "attn_v"))) {
         return status;
     }
     return model_load_linear(m, layer, "attn_v", m->n_embd, rows[2], &out->v, error);

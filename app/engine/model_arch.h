@@ -13,7 +13,35 @@
 #include "engine/model_read.h"
 
 /* The architectures that can be run: C name, name in files. */
-#define MODEL_ARCHITECTURES(X) X(llama, "llama")
+#define MODEL_ARCHITECTURES(X)                                                                     \
+    X(bloom, "bloom")                                                                              \
+    X(cohere2, "cohere2")                                                                          \
+    X(command_r, "command-r")                                                                      \
+    X(deepseek2, "deepseek2")                                                                      \
+    X(falcon_h1, "falcon-h1")                                                                      \
+    X(gemma, "gemma")                                                                              \
+    X(gemma2, "gemma2")                                                                            \
+    X(gemma3, "gemma3")                                                                            \
+    X(gemma4, "gemma4")                                                                            \
+    X(granite, "granite")                                                                          \
+    X(granite_swa, "granite_swa")                                                                  \
+    X(granitemoe, "granitemoe")                                                                    \
+    X(jamba, "jamba")                                                                              \
+    X(lfm2, "lfm2")                                                                                \
+    X(llama, "llama")                                                                              \
+    X(mamba, "mamba")                                                                              \
+    X(mamba2, "mamba2")                                                                            \
+    X(mpt, "mpt")                                                                                  \
+    X(phi3, "phi3")                                                                                \
+    X(qwen2, "qwen2")                                                                              \
+    X(qwen2moe, "qwen2moe")                                                                        \
+    X(qwen2vl, "qwen2vl")                                                                          \
+    X(qwen3, "qwen3")                                                                              \
+    X(qwen3moe, "qwen3moe")                                                                        \
+    X(rwkv6, "rwkv6")                                                                              \
+    X(rwkv7, "rwkv7")                                                                              \
+    X(starcoder2, "starcoder2")                                                                    \
+    X(t5, "t5")
 
 #define MODEL_ARCHITECTURE_DECLARE(id, name)                                                       \
     extern const model_architecture model_architecture_##id;
@@ -71,6 +99,8 @@ cellar_status model_load_vector(model *m, uint32_t layer, const char *part, uint
 typedef struct model_heads {
     uint32_t n_heads, n_kv_heads; /* n_kv_heads divides n_heads */
     uint32_t k_size, v_size;      /* elements of a head */
+    bool is_reader;               /* another layer's keys and values are read */
+    bool may_lack_v;              /* values may be the keys before their norm */
 } model_heads;
 
 /*
@@ -110,5 +140,21 @@ cellar_status model_read_shape(model *m, uint32_t min_kv_heads, model_shape *out
 
 /* The heads of one layer. */
 model_heads model_heads_of(const model_shape *shape, uint32_t layer);
+
+/* Layers that look back through a window. */
+typedef struct model_windows {
+    cellar_window window;
+    bool *is_window; /* [n_layers]; NULL: no layer has a window */
+} model_windows;
+
+#define MODEL_EVERY_LAYER UINT32_MAX     /* as a period: all layers have it */
+#define MODEL_WINDOW_REQUIRED UINT32_MAX /* as `absent`: the file must name a window */
+
+/*
+ * attention.sliding_window (absent: `absent`; 0: no windows) and sliding_window_pattern (absent: of
+ * every `period` layers all but the last). The array goes with the model.
+ */
+cellar_status model_read_windows(model *m, uint32_t absent, uint32_t period, model_windows *out,
+                                 cellar_error *error);
 
 #endif /* APP_MODEL_ARCH_H */

@@ -44,10 +44,15 @@ static cellar_status refuse_missing(const char *full, cellar_error *error)
     return report(error, CELLAR_CORRUPT, -1, "%s: expected this key, found none", full);
 }
 
-bool model_has_key(const model *m, const char *key)
+const gguf_value *model_find_value(const model *m, const char *key)
 {
     full_key full = with_architecture(m, key);
-    return gguf_find_value(m->file, full.text) != NULL;
+    return gguf_find_value(m->file, full.text);
+}
+
+bool model_has_key(const model *m, const char *key)
+{
+    return model_find_value(m, key) != NULL;
 }
 
 /* Read `full` into *out; *is_present says whether it is there. */

@@ -15,6 +15,9 @@
 /* Is the key there? */
 bool model_has_key(const model *m, const char *key);
 
+/* Its value as gguf.h has it; NULL: there is no such key. */
+const gguf_value *model_find_value(const model *m, const char *key);
+
 /* A required integer in [min, max]. */
 cellar_status model_read_u32(const model *m, const char *key, uint32_t min, uint32_t max,
                              uint32_t *out, cellar_error *error);
@@ -49,6 +52,18 @@ cellar_status model_read_string_or(const model *m, const char *key, gguf_string 
  * must be set before.
  */
 cellar_status model_read_rope(model *m, uint32_t k_size, cellar_rope *out, cellar_error *error);
+
+/* Tensor `name` of n divisors of frequencies; one of 1e15 or more becomes INFINITY. */
+cellar_status model_read_divisors(model *m, const char *name, uint32_t n, const float **out,
+                                  cellar_error *error);
+
+/*
+ * The rotary embedding of layers with a window, where that is another one: as *full, but with
+ * rope.freq_base_swa (absent: `base`) and rope.dimension_count_swa (absent: as many as *full, at most
+ * k_size), without scaling and divisors, which are for reading far.
+ */
+cellar_status model_read_window_rope(const model *m, uint32_t k_size, const cellar_rope *full,
+                                     double base, cellar_rope *out, cellar_error *error);
 
 /* "expected <what>, found <number>" for a key whose value is wrong: CELLAR_CORRUPT. */
 cellar_status model_refuse_key(const model *m, const char *key, const char *what, double found,

@@ -3,7 +3,7 @@
  *
  *   rope.dimension_count                 leading elements of a head that rotate; absent: all
  *   rope.freq_base                       absent: 10000
- *   rope.scaling.type                    none, linear or yarn; absent: linear, with factor 1
+ *   rope.scaling.type                    none, linear, yarn, longrope; absent: linear, with factor 1
  *   rope.scaling.factor                  how many times longer than trained
  *   rope.scale_linear                    the same, in older files
  *   rope.scaling.original_context_length what it was trained with; absent: context_length
@@ -23,6 +23,7 @@
 #include "report.h"
 
 #define MAX_FACTOR 1e6
+#define NO_TURN 1e15 /* a divisor from here on says that a pair does not turn (files have 1e30) */
 
 static bool is_text(gguf_string s, const char *text)
 {
@@ -79,7 +80,9 @@ static cellar_status read_scaling(const model *m, cellar_rope *out, cellar_error
     if (status != CELLAR_OK) {
         return status;
     }
-    if (is_text(type, "none")) {
+    /* Of longrope the architecture reads the rest, or its tensors are refused. */
+    bool is_long = is_text(type, "longrope") && model_has_tensor(m, "rope_factors_long.weight");
+    if (is_text(type, "none") || is_long) {
         return CELLAR_OK;
     }
     if (type.length != 0 && !is_text(type, "linear") && !is_text(type, "yarn")) {
@@ -98,22 +101,35 @@ static cellar_status read_scaling(const model *m, cellar_rope *out, cellar_error
     return read_yarn(m, out, error);
 }
 
+cellar_status model_read_divisors(model *m, const char *name, uint32_t n, const float **out,
+                                  cellar_error *error)
+{
+    const float *given;
+    cellar_status status = model_read_vector(m, name, n, &given, error);
+    float *divisors = status == CELLAR_OK ? model_allocate(m, n, sizeof *divisors, error) : NULL;
+    if (divisors == NULL) {
+        return status == CELLAR_OK ? CELLAR_NO_MEMORY : status;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        double divisor = (double)given[i];
+        if (!(divisor >= 1 / MAX_FACTOR && (divisor <= MAX_FACTOR || divisor >= NO_TURN))) {
+            return report(error, CELLAR_CORRUPT, -1,
+                          "tensor %s: expected numbers in %g to %g, found %g at %" PRIu32, name,
+                          1 / MAX_FACTOR, MAX_FACTOR, divisor, i);
+        }
+        divisors[i] = divisor >= NO_TURN ? INFINITY : given[i];
+    }
+    *out = divisors;
+    return CELLAR_OK;
+}
+
 static cellar_status read_factors(model *m, cellar_rope *out, cellar_error *error)
 {
     const char *name = "rope_freqs.weight";
     if (!model_has_tensor(m, name)) {
         return CELLAR_OK;
     }
-    cellar_status status = model_read_vector(m, name, out->n_rot / 2, &out->factors, error);
-    for (uint32_t i = 0; status == CELLAR_OK && i < out->n_rot / 2; i++) {
-        double factor = (double)out->factors[i];
-        if (!(factor >= 1 / MAX_FACTOR && factor <= MAX_FACTOR)) {
-            return report(error, CELLAR_CORRUPT, -1,
-                          "tensor %s: expected numbers in %g to %g, found %g at %" PRIu32, name,
-                          1 / MAX_FACTOR, MAX_FACTOR, factor, i);
-        }
-    }
-    return status;
+    return model_read_divisors(m, name, out->n_rot / 2, &out->factors, error);
 }
 
 cellar_status model_read_rope(model *m, uint32_t k_size, cellar_rope *out, cellar_error *error)
@@ -128,4 +144,21 @@ cellar_status model_read_rope(model *m, uint32_t k_size, cellar_rope *out, cella
         return status;
     }
     return read_factors(m, out, error);
+}
+
+cellar_status model_read_window_rope(const model *m, uint32_t k_size, const cellar_rope *full,
+                                     double base, cellar_rope *out, cellar_error *error)
+{
+    const char *key = "rope.dimension_count_swa";
+    uint32_t n_rot = full->n_rot < k_size ? full->n_rot : k_size;
+    *out = cellar_layer_init().rope;
+    out->kind = full->kind;
+    out->base = base;
+    cellar_status status = model_read_u32_or(m, key, 2, k_size, n_rot, &out->n_rot, error);
+    if (status == CELLAR_OK && out->n_rot % 2 != 0) {
+        return model_refuse_key(m, key, "an even number", out->n_rot, error);
+    }
+    return status == CELLAR_OK
+               ? model_read_number_or(m, "rope.freq_base_swa", 1, 1e12, &out->base, error)
+               : status;
 }

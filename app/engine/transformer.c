@@ -38,7 +38,11 @@ static void add(const block_norm *after, float scale, const block_context *c)
 static void run_ffn(const transformer_layer *layer, const block_context *c, const float *from)
 {
     bool plain = is_plain(&layer->ffn_after, layer->residual_scale);
-    block_ffn_run(&layer->ffn, c, from, c->added, plain ? c->x : NULL);
+    if (layer->experts.n > 0) {
+        block_experts_run(&layer->experts, c, from, c->added, plain ? c->x : NULL);
+    } else {
+        block_ffn_run(&layer->ffn, c, from, c->added, plain ? c->x : NULL);
+    }
     if (!plain) {
         add(&layer->ffn_after, layer->residual_scale, c);
     }

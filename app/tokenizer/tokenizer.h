@@ -2,9 +2,12 @@
  * tokenizer.h: text to token ids and back.
  *
  * tokenizer_create reads the vocabulary of a GGUF file and picks the algorithm named by
- * tokenizer.ggml.model ("llama": SentencePiece BPE by scores, spm.c). An unknown one is refused by
- * name, never guessed. Every id it hands out lies in [0, n_vocab). Immutable after creation: any
- * number of threads may use it at once; a text_stream belongs to one.
+ * tokenizer.ggml.model: "llama" is SentencePiece's BPE by scores (spm.h), "gpt2" byte-level BPE with
+ * the pre-tokenizer named by tokenizer.ggml.pre (bpe.h, pre_tokenizer.h), "gemma4" BPE over
+ * characters, "t5" SentencePiece's unigram model (unigram.h), "rwkv" the longest token (greedy.h).
+ * An unknown name is refused, never guessed. Only unigram models normalise texts. Every id it hands
+ * out lies in [0, n_vocab). Immutable after creation: any number of threads may use it at once; a
+ * text_stream belongs to one.
  */
 #ifndef APP_TOKENIZER_H
 #define APP_TOKENIZER_H
@@ -61,10 +64,11 @@ size_t tokenizer_piece(const tokenizer *tok, cellar_token id, bool show_special,
 /*
  * The bytes of a whole text: the pieces in a row, without the space that encoding put before the
  * text (and after each control token) where the model wants one. So decoding what was encoded
- * gives the same bytes, with two exceptions: U+2581 comes back as a space, and what has neither
- * token nor byte token is lost. *text is malloc'ed, the caller's to free; *length its bytes (0
- * with *text NULL for nothing). Ids out of range are skipped. CELLAR_NO_MEMORY. Who streams pieces
- * instead drops one leading space of the first piece if tokenizer_adds_space.
+ * gives the same bytes, with these exceptions: what has neither token nor byte token is lost; where
+ * U+2581 stands for a space it comes back as one; a unigram model gives back the normalised text.
+ * *text is malloc'ed, the caller's to free; *length its bytes (0 with *text NULL for nothing). Ids
+ * out of range are skipped. CELLAR_NO_MEMORY. Who streams pieces instead drops one leading space of
+ * the first piece if tokenizer_adds_space.
  */
 cellar_status tokenizer_decode(const tokenizer *tok, const cellar_token *ids, size_t n,
                                bool show_special, char **text, size_t *length, cellar_error *error);

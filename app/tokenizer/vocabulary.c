@@ -205,6 +205,66 @@ static cellar_status read_texts(const gguf_file *file, vocabulary *v, cellar_err
     return CELLAR_OK;
 }
 
+/*
+ * The byte that an escaped text has at text[*at], which moves behind it; -1: it is not well formed.
+ */
+static int unescape(gguf_string text, size_t *at)
+{
+    static const char letters[] = "tnr\\'\"", bytes[] = "\t\n\r\\'\"";
+    char c = text.data[(*at)++];
+    if (c != '\\') {
+        return (unsigned char)c;
+    }
+    if (*at == text.length) {
+        return -1;
+    }
+    c = text.data[(*at)++];
+    const char *letter = c != '\0' ? strchr(letters, c) : NULL;
+    if (letter != NULL) {
+        return bytes[letter - letters];
+    }
+    if (c != 'x' || text.length - *at < 2) {
+        return -1;
+    }
+    int high = hex_digit(text.data[*at]), low = hex_digit(text.data[*at + 1]);
+    *at += 2;
+    return high < 0 || low < 0 ? -1 : high * 16 + low;
+}
+
+/* Replace the texts by what their escapes mean. Texts of tokens that are not normal stay. */
+static cellar_status unescape_texts(vocabulary *v, cellar_error *error)
+{
+    size_t n_bytes = 1;
+    for (uint32_t i = 0; i < v->n; i++) {
+        n_bytes += v->texts[i].length;
+    }
+    v->own_texts = malloc(v->n * sizeof *v->own_texts);
+    v->own_bytes = malloc(n_bytes);
+    if (v->own_texts == NULL || v->own_bytes == NULL) {
+        return report(error, CELLAR_NO_MEMORY, -1, "no memory for %u texts", (unsigned)v->n);
+    }
+    char *to = v->own_bytes;
+    for (uint32_t i = 0; i < v->n; i++) {
+        gguf_string text = v->texts[i];
+        v->own_texts[i] = text;
+        if (v->types[i] != TOKEN_NORMAL) {
+            continue;
+        }
+        v->own_texts[i].data = to;
+        for (size_t at = 0; at < text.length;) {
+            int byte = unescape(text, &at);
+            if (byte < 0) {
+                return report(error, CELLAR_CORRUPT, (int64_t)i,
+                              KEY_TOKENS "[%u] has a backslash that begins no escape", (unsigned)i);
+            }
+            *to++ = (char)byte;
+        }
+        v->own_texts[i].length = (size_t)(to - v->own_texts[i].data);
+    }
+    v->texts = v->own_texts;
+    return CELLAR_OK;
+}
+
 static cellar_status read_scores(const gguf_file *file, vocabulary *v, cellar_error *error)
 {
     const gguf_value *value = NULL;
@@ -226,22 +286,26 @@ static cellar_status read_scores(const gguf_file *file, vocabulary *v, cellar_er
     return CELLAR_OK;
 }
 
-static cellar_status read_types(const gguf_file *file, vocabulary *v, cellar_error *error)
+static cellar_status read_types(const gguf_file *file, bool must_be_there, vocabulary *v,
+                                cellar_error *error)
 {
     const gguf_value *value = gguf_find_value(file, KEY_TYPES);
+    bool is_there = value != NULL || must_be_there;
     /* Writers differ over the sign; the numbers are the same. */
     bool is_unsigned = value != NULL && value->element_type == GGUF_UINT32;
-    cellar_status status = need_array(file, KEY_TYPES, is_unsigned ? GGUF_UINT32 : GGUF_INT32, v->n,
-                                      &value, error);
-    if (status != CELLAR_OK) {
-        return status;
+    if (is_there) {
+        cellar_status status = need_array(file, KEY_TYPES, is_unsigned ? GGUF_UINT32 : GGUF_INT32,
+                                          v->n, &value, error);
+        if (status != CELLAR_OK) {
+            return status;
+        }
     }
     v->types = malloc(v->n);
     if (v->types == NULL) {
         return report(error, CELLAR_NO_MEMORY, -1, "no memory for %u types", (unsigned)v->n);
     }
     for (uint32_t i = 0; i < v->n; i++) {
-        int64_t type = gguf_integer_at(value, i);
+        int64_t type = is_there ? gguf_integer_at(value, i) : TOKEN_NORMAL;
         if (type < 0 || type > TOKEN_BYTE) {
             return report(error, CELLAR_CORRUPT, (int64_t)i, KEY_TYPES "[%u] is %lld, not in 0..6",
                           (unsigned)i, (long long)type);
@@ -251,15 +315,19 @@ static cellar_status read_types(const gguf_file *file, vocabulary *v, cellar_err
     return CELLAR_OK;
 }
 
-cellar_status vocabulary_read(const gguf_file *file, vocabulary *v, cellar_error *error)
+cellar_status vocabulary_read(const gguf_file *file, vocabulary_wishes wishes, vocabulary *v,
+                              cellar_error *error)
 {
     memset(v, 0, sizeof *v);
     cellar_status status = read_texts(file, v, error);
-    if (status == CELLAR_OK) {
+    if (status == CELLAR_OK && wishes.scores) {
         status = read_scores(file, v, error);
     }
     if (status == CELLAR_OK) {
-        status = read_types(file, v, error);
+        status = read_types(file, wishes.scores, v, error);
+    }
+    if (status == CELLAR_OK && wishes.is_escaped) {
+        status = unescape_texts(v, error);
     }
     if (status == CELLAR_OK) {
         status = find_byte_tokens(v, error);
@@ -278,5 +346,7 @@ void vocabulary_free(vocabulary *v)
     free(v->scores);
     free(v->types);
     free(v->slots);
+    free(v->own_texts);
+    free(v->own_bytes);
     memset(v, 0, sizeof *v);
 }

@@ -35,22 +35,34 @@ typedef struct vocabulary_slot {
     cellar_token id; /* -1: empty */
 } vocabulary_slot;
 
+/* What the algorithm calls for. */
+typedef struct vocabulary_wishes {
+    bool scores;     /* they must be there; else they are not read */
+    bool is_escaped; /* texts are written as a Python program would write bytes: \n \xE4 \' */
+} vocabulary_wishes;
+
 typedef struct vocabulary {
     uint32_t n;                 /* tokens, >= 1 */
     const gguf_string *texts;   /* [n], each at most VOCABULARY_LONGEST_TEXT bytes */
-    float *scores;              /* [n], no NaN */
+    float *scores;              /* [n], no NaN; NULL: not wished for */
     uint8_t *types;             /* [n], token_type */
     cellar_token byte_ids[256]; /* the token of each byte, -1: none */
     size_t longest_piece;       /* bytes of the longest text that can be found */
     bool has_inner_space;       /* a text that can be found has U+2581 after something else */
     vocabulary_slot *slots;     /* [slot_mask + 1], a power of two, at most half full */
     uint32_t slot_mask;
+    gguf_string *own_texts; /* texts that were escaped, and their bytes; else NULL */
+    char *own_bytes;
 } vocabulary;
 
 #define VOCABULARY_LONGEST_TEXT 65535u
 
-/* Read and check. On failure nothing is held. CELLAR_CORRUPT, CELLAR_NO_MEMORY. */
-cellar_status vocabulary_read(const gguf_file *file, vocabulary *v, cellar_error *error);
+/*
+ * Read and check. Without a list of types all tokens are normal, unless scores are wished for. On
+ * failure nothing is held. CELLAR_CORRUPT, CELLAR_NO_MEMORY.
+ */
+cellar_status vocabulary_read(const gguf_file *file, vocabulary_wishes wishes, vocabulary *v,
+                              cellar_error *error);
 void vocabulary_free(vocabulary *v);
 
 /* The id of a normal token with this text, or -1. */

@@ -66,11 +66,6 @@ typedef struct model_sequence {
     cellar_seq name;
     model_entry *entries; /* sorted by position; in order of reading at one position */
     uint32_t n, capacity;
-    /*
-     * Something was cut out of, moved into or put over what a window has given up: the library may
-     * know less exactly than this model where the gap lies. It must still err on the safe side.
-     */
-    bool is_blurred;
     model_checkpoint *checkpoints; /* sorted */
     uint32_t n_checkpoints, checkpoint_capacity;
 } model_sequence;
@@ -190,21 +185,17 @@ bool memory_model_sees(const model_group *group, int64_t q, const model_entry *e
 bool memory_model_has_all(const memory_model *model, const model_sequence *sequence, int64_t q);
 
 /*
- * Can the sequence be cut off and continued at n? Where every group has given up position n - 1 and
- * nothing before n is seen, the header says two things: is_strict says no.
+ * Can the sequence be cut off and continued at n? Position n - 1 must be held by some group, or be the
+ * last that all have given up.
  */
-bool memory_model_continues(const memory_model *model, const model_sequence *sequence, int64_t n,
-                            bool is_strict);
+bool memory_model_continues(const memory_model *model, const model_sequence *sequence, int64_t n);
 
 /* The largest position up to n at which it can go on, from a checkpoint if need be. */
 cellar_pos memory_model_rewind_target(const memory_model *model, const model_sequence *sequence,
-                                      int64_t n, bool is_strict);
+                                      int64_t n);
 
 /* Cells of a pool that the next tokens of all its sequences see. */
 uint32_t memory_model_count_needed(const memory_model *model, uint32_t group, uint32_t pool);
-
-/* Has this group given up something that the sequence was told to remember? */
-bool memory_model_has_gap(const memory_model *model, const model_sequence *sequence);
 
 /* ---- operations (memory_model_edit.c) -------------------------------------------------------- */
 

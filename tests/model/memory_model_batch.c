@@ -33,14 +33,17 @@ static bool names_are_legal(const cellar_seq *seqs, uint32_t n)
     return n > 0;
 }
 
-/* Same tokens at the same places. *is_doubtful: a group holds different parts of them. */
-static bool hold_the_same(const model_sequence *a, const model_sequence *b, bool *is_doubtful)
+/* Same cells at the same places, and the same places where every cell was given up. */
+static bool hold_the_same(const memory_model *model, const model_sequence *a,
+                          const model_sequence *b)
 {
     if (a->n != b->n) return false;
     for (uint32_t i = 0; i < a->n; i++) {
         const model_entry *x = &a->entries[i], *y = &b->entries[i];
-        if (x->pos != y->pos || x->cell != y->cell) return false;
-        if (x->held != y->held || memcmp(x->slot, y->slot, sizeof x->slot)) *is_doubtful = true;
+        if (x->pos != y->pos || x->held != y->held) return false;
+        if (x->cell >= TRIAL && x->cell != y->cell) return false;
+        for (uint32_t g = 0; g < model->n_groups; g++)
+            if ((x->held >> g & 1) && x->slot[g] != y->slot[g]) return false;
     }
     return true;
 }
@@ -68,8 +71,7 @@ static int64_t next_in_trial(const memory_model *model, const cellar_batch *batc
 }
 
 /* Where token i has to stand given what its sequences hold, or -1 if it may not be read. */
-static cellar_pos place(memory_model *model, const cellar_batch *batch, uint32_t i,
-                        bool *is_doubtful)
+static cellar_pos place(memory_model *model, const cellar_batch *batch, uint32_t i)
 {
     uint32_t n;
     const cellar_seq *seqs = memory_model_batch_seqs(batch, i, &n);
@@ -79,7 +81,7 @@ static cellar_pos place(memory_model *model, const cellar_batch *batch, uint32_t
     const model_sequence *first = memory_model_sequence(model, seqs[0]);
     for (uint32_t s = 1; s < n; s++)
         if (memory_model_pool(model, seqs[s]) != memory_model_pool(model, seqs[0]) ||
-            !hold_the_same(first, memory_model_sequence(model, seqs[s]), is_doubtful))
+            !hold_the_same(model, first, memory_model_sequence(model, seqs[s])))
             return -1;
     int64_t next = next_in_trial(model, batch, first);
     if (batch->positions) {
@@ -109,11 +111,11 @@ static void add_trial(memory_model *model, const cellar_batch *batch, uint32_t i
 
 /* Read tokens for trial; the first that may not be read, or n_tokens. */
 static uint32_t read_for_trial(memory_model *model, const cellar_batch *batch,
-                               cellar_pos *positions, bool *is_doubtful)
+                               cellar_pos *positions)
 {
     uint32_t n = 0;
     for (; n < batch->n_tokens; n++) {
-        positions[n] = place(model, batch, n, is_doubtful);
+        positions[n] = place(model, batch, n);
         if (positions[n] < 0) break;
         add_trial(model, batch, n, positions[n]);
     }
@@ -142,15 +144,12 @@ static void judge_past(memory_model *model, const cellar_batch *batch, const cel
             }
             const model_sequence *sequence = memory_model_sequence(model, seqs[s]);
             if (!is_first || sequence->n == 0) continue;
-            if (sequence->is_blurred) verdict->allowed |= MODEL_MAY(CELLAR_REPLAY);
             if (memory_model_has_all(model, sequence, positions[i])) continue;
             int64_t next = (int64_t)sequence->entries[sequence->n - 1].pos + 1;
-            cellar_pos target = memory_model_rewind_target(model, sequence, next, false);
             verdict->allowed = MODEL_MAY(CELLAR_REPLAY);
-            verdict->at = n_lacking++ || sequence->is_blurred || positions[i] != next ||
-                                  memory_model_rewind_target(model, sequence, next, true) != target
+            verdict->at = n_lacking++ || positions[i] != next
                               ? MODEL_AT_UNSAID
-                              : target;
+                              : memory_model_rewind_target(model, sequence, next);
         }
     }
 }
@@ -239,10 +238,9 @@ model_verdict memory_model_judge_batch(memory_model *model, const cellar_batch *
         return verdict;
     }
     if (batch->points && !model->has_points) return verdict;
-    bool is_doubtful = false;
-    uint32_t n = read_for_trial(model, batch, positions, &is_doubtful);
+    uint32_t n = read_for_trial(model, batch, positions);
     if (n < batch->n_tokens) {
-        verdict.at = is_doubtful || is_long ? MODEL_AT_UNSAID : n;
+        verdict.at = is_long ? MODEL_AT_UNSAID : n;
         if (is_long) verdict.allowed |= MODEL_MAY(CELLAR_FULL);
         return verdict;
     }
@@ -251,8 +249,6 @@ model_verdict memory_model_judge_batch(memory_model *model, const cellar_batch *
     judge_room(model, batch, &verdict);
     if (is_long)
         verdict = (model_verdict){verdict.allowed | MODEL_MAY(CELLAR_FULL), MODEL_AT_UNSAID};
-    if (is_doubtful)
-        verdict = (model_verdict){verdict.allowed | MODEL_MAY(CELLAR_INVALID), MODEL_AT_UNSAID};
     return verdict;
 }
 

@@ -73,9 +73,6 @@ model_verdict memory_model_judge_checkpoint(memory_model *model, cellar_seq seq)
     if (!is_needed || sequence->n == 0) return (model_verdict){MODEL_MAY(CELLAR_OK), -1};
     int64_t next = (int64_t)sequence->entries[sequence->n - 1].pos + 1;
     model_verdict verdict = {MODEL_MAY(CELLAR_OK) | MODEL_MAY(CELLAR_FULL), MODEL_AT_UNSAID};
-    if (!memory_model_has_all(model, sequence, next))
-        verdict.allowed = MODEL_MAY(CELLAR_REPLAY);
-    else if (sequence->is_blurred)
-        verdict.allowed |= MODEL_MAY(CELLAR_REPLAY);
+    if (!memory_model_has_all(model, sequence, next)) verdict.allowed = MODEL_MAY(CELLAR_REPLAY);
     return verdict;
 }

@@ -77,7 +77,6 @@ void memory_model_do_remove(memory_model *model, cellar_seq seq, cellar_pos p0, 
     int64_t from, to, first = -1;
     memory_model_plain_range(p0, p1, &from, &to);
     model_sequence *sequence = memory_model_sequence(model, seq);
-    bool has_gap = memory_model_has_gap(model, sequence);
     uint32_t n = 0, before = sequence->n, group = memory_model_recurrent_group(model);
     bool is_end = before > 0 && is_in(&sequence->entries[before - 1], from, to);
     for (uint32_t i = 0; i < before; i++) {
@@ -88,9 +87,7 @@ void memory_model_do_remove(memory_model *model, cellar_seq seq, cellar_pos p0, 
     }
     sequence->n = n;
     if (n == before) return;
-    if (has_gap && !is_end) sequence->is_blurred = true;
     if (n == 0) {
-        sequence->is_blurred = false;
         sequence->n_checkpoints = 0;
     } else if (is_end) {
         memory_model_drop_checkpoints(sequence, first + 1, INT64_MAX);
@@ -107,7 +104,6 @@ void memory_model_keep(memory_model *model, cellar_seq seq)
         model_sequence *sequence = &model->sequences[s];
         if (sequence->name == seq) continue;
         sequence->n = sequence->n_checkpoints = 0;
-        sequence->is_blurred = false;
     }
     memory_model_recount(model);
 }
@@ -152,7 +148,14 @@ static uint32_t count_alone(const memory_model *model, uint32_t g, const model_s
     return n;
 }
 
-/* Between pools rows are copied: is there room? */
+static bool has_checkpoints(const memory_model *model)
+{
+    for (uint32_t s = 0; s < model->n_sequences; s++)
+        if (model->sequences[s].n_checkpoints > 0) return true;
+    return false;
+}
+
+/* Between pools rows are copied: is there room? Nothing is given up for it. */
 static model_verdict judge_copy_room(const memory_model *model, const model_sequence *source,
                                      const model_sequence *target, int64_t from, int64_t to)
 {
@@ -164,13 +167,13 @@ static model_verdict judge_copy_room(const memory_model *model, const model_sequ
         for (uint32_t i = 0; i < source->n; i++)
             n += is_in(&source->entries[i], from, to) && (source->entries[i].held >> g & 1);
         bool is_window = group->window.kind != CELLAR_WINDOW_NONE;
-        uint32_t used = is_window ? memory_model_count_needed(model, g, p)
-                                  : memory_model_count_used(model, g, p);
-        if (n == 0 || used + n <= group->capacity[p]) continue;
+        bool is_pinned = is_window && has_checkpoints(model); /* by how many cells is not known */
+        uint32_t used = memory_model_count_used(model, g, p);
+        if (n == 0 || (used + n <= group->capacity[p] && !is_pinned)) continue;
         verdict.at = MODEL_AT_UNSAID;
         verdict.allowed |= MODEL_MAY(CELLAR_FULL);
-        if (group->kind == CELLAR_LAYER_ATTENTION && !is_window &&
-            used + n > group->capacity[p] + count_alone(model, g, target, from, to) &&
+        if (group->kind == CELLAR_LAYER_ATTENTION &&
+            used + n > group->most[p] + count_alone(model, g, target, from, to) &&
             count_alone(model, g, source, from, to) == n)
             verdict.allowed = MODEL_MAY(CELLAR_FULL);
         if (verdict.allowed == MODEL_MAY(CELLAR_FULL)) return verdict;
@@ -233,7 +236,6 @@ void memory_model_do_copy(memory_model *model, cellar_seq from_seq, cellar_seq t
     model_sequence *target = memory_model_sequence(model, to_seq);
     const model_sequence *source = memory_model_sequence(model, from_seq);
     bool is_other_pool = memory_model_pool(model, from_seq) != memory_model_pool(model, to_seq);
-    bool has_gap = memory_model_has_gap(model, source) || memory_model_has_gap(model, target);
     uint32_t n = 0, group = memory_model_recurrent_group(model);
     for (uint32_t i = 0; i < target->n; i++)
         if (!is_in(&target->entries[i], from, to)) target->entries[n++] = target->entries[i];
@@ -245,33 +247,20 @@ void memory_model_do_copy(memory_model *model, cellar_seq from_seq, cellar_seq t
     if (group != MODEL_NONE && target->n > 0)
         target->entries[target->n - 1].held |= 1u << group; /* from a checkpoint, if need be */
     if (is_other_pool) move_to_pool(model, target, from, to);
-    target->is_blurred = is_fork ? source->is_blurred : target->is_blurred || has_gap;
     copy_checkpoints(target, source, from, to, is_fork, is_fork && !is_other_pool);
     memory_model_recount(model);
 }
 
 /* ---- shift and divide ------------------------------------------------------------------------ */
 
-/* Does an entry that some group holds, outside [from, to), stand at `pos`? */
-static bool is_held_outside(const model_sequence *sequence, int64_t from, int64_t to, int64_t pos)
-{
-    for (uint32_t i = 0; i < sequence->n; i++)
-        if (sequence->entries[i].pos == pos && sequence->entries[i].held &&
-            !is_in(&sequence->entries[i], from, to))
-            return true;
-    return false;
-}
-
-/*
- * Would an entry come to stand before one that is not moved? The header does not say whether a
- * division may do that.
- */
-static bool passes_others(const model_sequence *sequence, int64_t from, int64_t to, int64_t pos,
-                          int64_t old)
+/* Does an entry outside [from, to) stand at `pos`, or (a division) between there and `old`? */
+static bool is_in_the_way(const model_sequence *sequence, int64_t from, int64_t to, int64_t pos,
+                          int64_t old, bool is_division)
 {
     for (uint32_t i = 0; i < sequence->n; i++) {
         const model_entry *other = &sequence->entries[i];
-        if (!is_in(other, from, to) && other->pos > pos && other->pos < old) return true;
+        if (is_in(other, from, to)) continue;
+        if (other->pos == pos || (is_division && other->pos > pos && other->pos < old)) return true;
     }
     return false;
 }
@@ -298,22 +287,14 @@ static model_verdict judge_move(memory_model *model, cellar_seq seq, int64_t fro
         int64_t pos = moved(entry->pos, delta, divisor);
         is_cut |= pos < 0;
         is_left |= pos >= 0;
-        if (pos > INT32_MAX - 1 && (entry->held || has_states)) return invalid;
-        if (pos > INT32_MAX - 1)
-            verdict = both(verdict, VERDICT(MODEL_MAY(CELLAR_OK) | invalid.allowed, 0));
+        if (pos > INT32_MAX - 1) return invalid;
     }
     for (uint32_t i = 0; i < sequence->n && verdict.allowed != MODEL_MAY(CELLAR_REFUSED); i++) {
         const model_entry *entry = &sequence->entries[i];
         int64_t pos = moved(entry->pos, delta, divisor);
-        if (!is_in(entry, from, to) || pos < 0 || (pos >= from && pos < to)) continue;
-        if (divisor && passes_others(sequence, from, to, pos, entry->pos))
-            verdict = VERDICT(OK_OR_REFUSED, MODEL_AT_UNSAID);
-        if (!is_held_outside(sequence, from, to, pos)) continue;
-        if (entry->held)
-            verdict = VERDICT(MODEL_MAY(CELLAR_REFUSED),
-                              verdict.allowed == fine.allowed ? pos : MODEL_AT_UNSAID);
-        else
-            verdict = VERDICT(OK_OR_REFUSED, MODEL_AT_UNSAID);
+        if (!is_in(entry, from, to) || pos < 0) continue;
+        if (is_in_the_way(sequence, from, to, pos, entry->pos, divisor > 0))
+            verdict = VERDICT(MODEL_MAY(CELLAR_REFUSED), pos);
     }
     if (!has_states) return verdict;
     /* What states have read moves as a whole, and is forgotten as a whole. */
@@ -338,41 +319,16 @@ model_verdict memory_model_judge_divide(memory_model *model, cellar_seq seq, cel
     return judge_move(model, seq, from, to, 0, divisor);
 }
 
-/* What no group holds any more makes way for what comes to stand there. */
-static void make_way(model_sequence *sequence, int64_t from, int64_t to, int64_t delta,
-                     int64_t divisor)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < sequence->n; i++) {
-        bool is_hit = false;
-        const model_entry entry = sequence->entries[i];
-        for (uint32_t j = 0; j < sequence->n && !entry.held && !is_in(&entry, from, to); j++)
-            is_hit |= is_in(&sequence->entries[j], from, to) &&
-                      moved(sequence->entries[j].pos, delta, divisor) == entry.pos;
-        if (!is_hit) sequence->entries[n++] = entry;
-    }
-    sequence->n = n;
-}
-
-/*
- * Checkpoints behind the first token that moves, or behind where it comes to stand, are forgotten. The
- * library may take a position that a window has given up for one that moves.
- */
-static void lose_checkpoints(const memory_model *model, model_sequence *sequence, int64_t from,
-                             int64_t to, int64_t delta, int64_t divisor)
+/* Checkpoints behind the first token that moves, or behind where it comes to stand, are forgotten. */
+static void lose_checkpoints(model_sequence *sequence, int64_t from, int64_t to, int64_t delta,
+                             int64_t divisor)
 {
     int64_t first = INT64_MAX;
     for (uint32_t i = sequence->n; i-- > 0;)
         if (is_in(&sequence->entries[i], from, to)) first = sequence->entries[i].pos;
-    for (int k = 0; k < 2; k++, first = from) {
-        if (first == INT64_MAX) continue;
-        int64_t end = moved(first, delta, divisor), bound = end < first ? end : first;
-        if (bound < 0) bound = 0;
-        if (k == 0)
-            memory_model_drop_checkpoints(sequence, bound + 1, INT64_MAX);
-        else if (sequence->is_blurred || memory_model_has_gap(model, sequence))
-            memory_model_doubt_checkpoints(sequence, bound + 1, INT64_MAX);
-    }
+    if (first == INT64_MAX) return;
+    int64_t end = moved(first, delta, divisor), bound = end < first ? end : first;
+    memory_model_drop_checkpoints(sequence, (bound < 0 ? 0 : bound) + 1, INT64_MAX);
 }
 
 static void do_move(memory_model *model, cellar_seq seq, int64_t from, int64_t to, int64_t delta,
@@ -381,12 +337,8 @@ static void do_move(memory_model *model, cellar_seq seq, int64_t from, int64_t t
     model_sequence *sequence = memory_model_sequence(model, seq);
     uint32_t n = 0, n_moved = count_in(sequence, from, to);
     if (from >= to || divisor == 1 || (divisor == 0 && delta == 0)) return;
-    lose_checkpoints(model, sequence, from, to, delta, divisor);
+    lose_checkpoints(sequence, from, to, delta, divisor);
     if (n_moved == 0) return;
-    if (memory_model_has_gap(model, sequence)) {
-        sequence->is_blurred = true;
-        make_way(sequence, from, to, delta, divisor);
-    }
     for (uint32_t i = 0; i < sequence->n; i++) {
         model_entry entry = sequence->entries[i];
         int64_t pos = is_in(&entry, from, to) ? moved(entry.pos, delta, divisor) : entry.pos;
@@ -395,10 +347,7 @@ static void do_move(memory_model *model, cellar_seq seq, int64_t from, int64_t t
     }
     sequence->n = n;
     memory_model_sort(sequence);
-    if (sequence->n == 0) {
-        sequence->n_checkpoints = 0;
-        sequence->is_blurred = false;
-    }
+    if (sequence->n == 0) sequence->n_checkpoints = 0;
     memory_model_recount(model);
 }
 

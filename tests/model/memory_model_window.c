@@ -42,26 +42,35 @@ bool memory_model_has_all(const memory_model *model, const model_sequence *seque
     return true;
 }
 
-bool memory_model_continues(const memory_model *model, const model_sequence *sequence, int64_t n,
-                            bool is_strict)
+/* Has every group given up all that is held no more up to n - 1, and nothing behind? */
+static bool is_last_gone(const memory_model *model, const model_sequence *sequence, int64_t n)
+{
+    for (uint32_t g = 0; g < model->n_groups; g++)
+        for (uint32_t i = 0; i < sequence->n; i++)
+            if (sequence->entries[i].pos >= n && !(sequence->entries[i].held >> g & 1))
+                return false;
+    return true;
+}
+
+bool memory_model_continues(const memory_model *model, const model_sequence *sequence, int64_t n)
 {
     if (n == 0) return true;
     uint32_t last = last_below(sequence, n);
     if (last == sequence->n || sequence->entries[last].pos != n - 1) return false;
-    bool is_held = !is_strict;
+    bool is_good = is_last_gone(model, sequence, n);
     for (uint32_t i = 0; i <= last; i++)
-        is_held |= sequence->entries[i].pos == n - 1 && sequence->entries[i].held;
-    for (uint32_t g = 0; g < model->n_groups && is_held; g++)
-        is_held = group_has_all(model, g, sequence, n, last + 1);
-    return is_held;
+        is_good |= sequence->entries[i].pos == n - 1 && sequence->entries[i].held;
+    for (uint32_t g = 0; g < model->n_groups && is_good; g++)
+        is_good = group_has_all(model, g, sequence, n, last + 1);
+    return is_good;
 }
 
 cellar_pos memory_model_rewind_target(const memory_model *model, const model_sequence *sequence,
-                                      int64_t n, bool is_strict)
+                                      int64_t n)
 {
     for (uint32_t i = sequence->n; i-- > 0;) {
         int64_t here = (int64_t)sequence->entries[i].pos + 1;
-        if (here <= n && (memory_model_continues(model, sequence, here, is_strict) ||
+        if (here <= n && (memory_model_continues(model, sequence, here) ||
                           memory_model_has_checkpoint(sequence, here)))
             return (cellar_pos)here;
     }
@@ -88,14 +97,4 @@ uint32_t memory_model_count_needed(const memory_model *model, uint32_t group, ui
         n += is_needed[s];
     free(is_needed);
     return n;
-}
-
-bool memory_model_has_gap(const memory_model *model, const model_sequence *sequence)
-{
-    uint32_t all = 0;
-    for (uint32_t g = 0; g < model->n_groups; g++)
-        if (model->groups[g].kind == CELLAR_LAYER_ATTENTION) all |= 1u << g;
-    for (uint32_t i = 0; i < sequence->n; i++)
-        if ((sequence->entries[i].held & all) != all) return true;
-    return false;
 }

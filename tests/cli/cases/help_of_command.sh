@@ -1,5 +1,5 @@
 # Three ways to ask the same.
-for command in run inspect version help; do
+for command in run chat inspect version help; do
     cellar help $command >a
     cellar $command --help >b
     cellar $command -h >c

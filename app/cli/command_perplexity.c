@@ -1,0 +1,424 @@
+/*
+ * command_perplexity.c: `cellar perplexity`: how well a model foretells a text, and what storing its
+ * memory in few bits costs.
+ *
+ * The measuring is perplexity.c's; here are the options, two engines at most, and the figures: on
+ * standard output for a person or as JSON, on a terminal a line that says how far it is. With
+ * --against the second engine stores keys and values as f32 and is otherwise the same.
+ */
+#define _POSIX_C_SOURCE 200809L
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <jansson.h>
+
+#include "builtin_model.h"
+#include "cli/commands.h"
+#include "cli/json_text.h"
+#include "cli/memory_options.h"
+#include "cli/options.h"
+#include "cli/prompt.h"
+#include "cli/terminal.h"
+#include "cpu_choice.h"
+#include "engine/perplexity.h"
+#include "report.h"
+#include "tokenizer/tokenizer.h"
+
+#define DEFAULT_MOST_WINDOW 512
+
+const char command_perplexity_help[] =
+    "cellar perplexity [OPTIONS] -f FILE\n"
+    "\n"
+    "Measure how well a model foretells a text: the perplexity of its tokens, exp of\n"
+    "the mean of -log p(token | tokens before). With --against f32 also what storing\n"
+    "keys and values in fewer bits costs.\n"
+    "\n"
+    "A text longer than a window is read in windows, each beginning anew with the\n"
+    "start token and --stride tokens after the one before. Every token is scored once,\n"
+    "in the first window that holds it; so in all windows but the first a scored token\n"
+    "has at least the window's size less the stride before it. Figures are comparable\n"
+    "only for the same text, tokens, window and stride.\n"
+    "\n"
+    "Options\n"
+    "  -f, --file FILE       the text; - is standard input. The last line end is\n"
+    "                        dropped.\n"
+    "      --separator LINE  the file holds several texts, with lines like this between\n"
+    "                        them; each begins with a window of its own\n"
+    "  -m, --model FILE      a GGUF model; default: the built-in storyteller\n"
+    "      --no-mmap         read the whole model into memory\n"
+    "  -c, --cells N         tokens of a window; default: what the model was trained\n"
+    "                        for, at most 512\n"
+    "      --stride N        tokens between windows; default: half a window\n"
+    "      --cache-type-k TYPE, --cache-type-v TYPE, in short --ctk, --ctv\n"
+    "                        how keys and values are stored, as for 'cellar run'\n"
+    "      --cache-rotate WHAT  turn them by a Hadamard matrix: none, k, v or both\n"
+    "      --against f32     read the same text with keys and values stored as f32,\n"
+    "                        not turned, and compare: the ratio of both perplexities,\n"
+    "                        the Kullback-Leibler divergence of the f32 distribution\n"
+    "                        to the other for each token, in nats, and how often both\n"
+    "                        find the same token likeliest\n"
+    "  -t, --threads N       default: one for each processor, at most 64\n"
+    "      --ubatch N        most tokens computed at once, default 512\n"
+    "      --cpu NAME        scalar, avx2 or all; default: CELLAR_CPU, or all\n"
+    "      --json            the figures as JSON\n"
+    "  -h, --help            this text\n"
+    "\n"
+    "The figures behind +- are standard errors, as if tokens were independent.\n"
+    "\n"
+    "Examples\n"
+    "  cellar perplexity -f stories.txt\n"
+    "  cellar perplexity -m model.gguf -f wiki.txt -c 2048\n"
+    "  cellar perplexity -f stories.txt --ctk q8_0 --ctv q4_0 --cache-rotate both \\\n"
+    "      --against f32\n"
+    "  cellar perplexity -f stories.txt --json | jq .perplexity\n";
+
+/* What the command line says. */
+typedef struct request {
+    const char *model, *file, *cpu, *separator;
+    memory_options memory;
+    int64_t n_step; /* 0: not given */
+    int against;    /* 1: f32 */
+    uint32_t cpu_mask;
+    bool no_mmap, is_json;
+} request;
+
+/* Everything that has to be given back. */
+typedef struct parts {
+    gguf_file *file;
+    model *model;
+    tokenizer *tokenizer;
+    prompt text;
+    cellar_token *tokens; /* [n_tokens] */
+    size_t n_tokens;
+    size_t *ends; /* [n_texts] */
+    size_t n_texts;
+    engine *engine, *exact;
+    progress_line line;
+    perplexity_options options;
+    double began, seconds; /* of the measurement */
+} parts;
+
+static const char *const against_names[] = {"nothing", "f32", NULL};
+
+static double now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+/* ---- options -------------------------------------------------------------------------------- */
+
+static options_result parse(int argc, char **argv, request *r, cellar_error *error)
+{
+    const option table[] = {
+        option_text('m', "model", &r->model),
+        option_text('f', "file", &r->file),
+        option_flag(0, "no-mmap", &r->no_mmap),
+        option_text(0, "separator", &r->separator),
+        option_integer('c', "cells", &r->memory.n_cells, 2, MEMORY_MOST_CELLS),
+        option_integer(0, "ctx-size", &r->memory.n_cells, 2, MEMORY_MOST_CELLS),
+        option_integer(0, "stride", &r->n_step, 1, MEMORY_MOST_CELLS),
+        option_choice(0, "cache-type-k", &r->memory.k_type, memory_type_names),
+        option_choice(0, "cache-type-v", &r->memory.v_type, memory_type_names),
+        option_choice(0, "ctk", &r->memory.k_type, memory_type_names),
+        option_choice(0, "ctv", &r->memory.v_type, memory_type_names),
+        option_choice(0, "cache-rotate", &r->memory.rotation, memory_rotation_names),
+        option_choice(0, "against", &r->against, against_names),
+        option_integer('t', "threads", &r->memory.n_threads, 1, 512),
+        option_integer(0, "ubatch", &r->memory.n_ubatch, 1, 65536),
+        option_text(0, "cpu", &r->cpu),
+        option_flag(0, "json", &r->is_json),
+    };
+    options_result result = options_parse(table, sizeof table / sizeof table[0], argc, argv, NULL,
+                                          0, NULL, error);
+    if (result != OPTIONS_OK) {
+        return result;
+    }
+    if (r->file == NULL) {
+        report(error, CELLAR_INVALID, -1, "which text? Give a file: -f FILE, or -f - for input");
+        return OPTIONS_WRONG;
+    }
+    cellar_status status = r->cpu != NULL ? cpu_choice_parse(r->cpu, &r->cpu_mask, error)
+                                          : cpu_choice_from_environment(&r->cpu_mask, error);
+    return status == CELLAR_OK ? OPTIONS_OK : OPTIONS_WRONG;
+}
+
+/* ---- making the parts ----------------------------------------------------------------------- */
+
+static cellar_status open_model(const request *r, parts *p, cellar_error *error)
+{
+    cellar_status status;
+    if (r->model == NULL) {
+        status = gguf_open_memory(builtin_model_begin, builtin_model_size(), &p->file, error);
+    } else if (r->no_mmap) {
+        status = gguf_load(r->model, &p->file, error);
+    } else {
+        status = gguf_open(r->model, &p->file, error);
+    }
+    if (status == CELLAR_OK) {
+        status = model_load(p->file, &p->model, error);
+    }
+    return status == CELLAR_OK ? tokenizer_create(p->file, &p->tokenizer, error) : status;
+}
+
+/* Append the tokens of a text, and where it ends. */
+static cellar_status add_text(parts *p, const char *text, size_t length, cellar_error *error)
+{
+    const tokenize_options how = {.add_special = false}; /* each window has its own start */
+    cellar_token *ids = NULL;
+    size_t n = 0;
+    cellar_status status = tokenizer_encode(p->tokenizer, text, length, how, &ids, &n, error);
+    if (status != CELLAR_OK || n == 0) {
+        return status;
+    }
+    cellar_token *tokens = realloc(p->tokens, (p->n_tokens + n + 1) * sizeof *tokens);
+    p->tokens = tokens != NULL ? tokens : p->tokens;
+    size_t *ends = realloc(p->ends, (p->n_texts + 1) * sizeof *ends);
+    p->ends = ends != NULL ? ends : p->ends;
+    if (tokens != NULL && ends != NULL) {
+        memcpy(tokens + p->n_tokens, ids, n * sizeof *ids);
+        p->n_tokens += n;
+        p->ends[p->n_texts++] = p->n_tokens;
+    }
+    free(ids);
+    return tokens != NULL && ends != NULL
+               ? CELLAR_OK
+               : report(error, CELLAR_NO_MEMORY, -1, "no memory for the tokens of the text");
+}
+
+/*
+ * The first line from `from` on that is the separator: the text before it ends at *end, without its
+ * line end, and the next one begins at *next. False: there is none, *end is the end of all.
+ */
+static bool find_separator(const prompt *text, const char *separator, size_t length, size_t from,
+                           size_t *end, size_t *next)
+{
+    for (size_t line = from, line_end; separator != NULL && line <= text->length;
+         line = line_end + 1) {
+        const char *found = line < text->length
+                                ? memchr(text->text + line, '\n', text->length - line)
+                                : NULL;
+        line_end = found != NULL ? (size_t)(found - text->text) : text->length;
+        if (line_end - line == length && memcmp(text->text + line, separator, length) == 0) {
+            *end = line > from ? line - 1 : from;
+            *next = line_end < text->length ? line_end + 1 : text->length;
+            return true;
+        }
+        if (found == NULL) {
+            break;
+        }
+    }
+    *end = *next = text->length;
+    return false;
+}
+
+static cellar_status read_text(const request *r, parts *p, cellar_error *error)
+{
+    cellar_status status = prompt_read(NULL, r->file, &p->text, error);
+    if (status != CELLAR_OK) {
+        return status;
+    }
+    const char *separator = r->separator;
+    const size_t length = separator != NULL ? strlen(separator) : 0;
+    bool has_more = true;
+    for (size_t from = 0; has_more && status == CELLAR_OK;) {
+        size_t end = from, next = from;
+        has_more = find_separator(&p->text, separator, length, from, &end, &next);
+        status = add_text(p, p->text.text + from, end - from, error);
+        from = next;
+    }
+    return status;
+}
+
+static cellar_status make_engines(const request *r, parts *p, cellar_error *error)
+{
+    memory_options memory = r->memory;
+    const uint32_t trained = p->model->n_context;
+    if (memory.n_cells == 0) {
+        memory.n_cells = trained < 2                     ? 2
+                         : trained < DEFAULT_MOST_WINDOW ? trained
+                                                         : DEFAULT_MOST_WINDOW;
+    }
+    engine_options options;
+    cellar_status status = memory_options_apply(&memory, p->model, &options, error);
+    if (status != CELLAR_OK) {
+        return status;
+    }
+    options.cpu_mask = r->cpu_mask;
+    if (options.n_cells > trained) {
+        fprintf(stderr,
+                "cellar perplexity: note: windows of %" PRIu32
+                " tokens, but the model was trained for texts of %" PRIu32 "\n",
+                options.n_cells, trained);
+    }
+    status = engine_create(p->model, &options, &p->engine, error);
+    if (status == CELLAR_OK && r->against != 0) {
+        options.k_type = options.v_type = CELLAR_F32;
+        options.rotate_k = options.rotate_v = false;
+        status = engine_create(p->model, &options, &p->exact, error);
+    }
+    p->options = perplexity_defaults(options.n_cells);
+    p->options.ends = p->ends;
+    p->options.n_texts = p->n_texts;
+    p->options.n_step = r->n_step != 0 ? (uint32_t)r->n_step : p->options.n_step;
+    p->options.start = tokenizer_adds_bos(p->tokenizer) ? tokenizer_bos(p->tokenizer) : -1;
+    return status;
+}
+
+static void free_parts(parts *p)
+{
+    engine_destroy(p->exact);
+    engine_destroy(p->engine);
+    free(p->tokens);
+    free(p->ends);
+    prompt_free(&p->text);
+    tokenizer_destroy(p->tokenizer);
+    model_free(p->model);
+    gguf_close(p->file);
+}
+
+/* ---- showing -------------------------------------------------------------------------------- */
+
+static bool show_progress(void *context, size_t n_done, size_t n_tokens,
+                          const perplexity_result *found)
+{
+    parts *p = context;
+    const uint64_t work = perplexity_work(&p->options, n_tokens);
+    const double left = (now() - p->began) *
+                        (double)(work > found->n_read ? work - found->n_read : 0) /
+                        (double)(found->n_read > 0 ? found->n_read : 1);
+    const uint64_t seconds = (uint64_t)left;
+    progress_line_show(&p->line,
+                       "%zu of %zu tokens, perplexity %.4f, %" PRIu64 ":%02" PRIu64 " left", n_done,
+                       n_tokens, found->perplexity.value, seconds / 60, seconds % 60);
+    return true;
+}
+
+static double speed(const parts *p, const perplexity_result *found)
+{
+    return p->seconds > 0 ? (double)found->n_read / p->seconds : 0;
+}
+
+static void print_text(const request *r, const parts *p, const perplexity_result *found)
+{
+    printf("memory      K %s, V %s, turned: %s\n", memory_type_names[r->memory.k_type],
+           memory_type_names[r->memory.v_type], memory_rotation_names[r->memory.rotation]);
+    printf("text        %zu tokens in %zu text%s, %" PRIu64 " of them scored; %" PRIu64
+           " window%s of %" PRIu32 " tokens, stride %" PRIu32 "\n",
+           p->n_tokens, p->n_texts, p->n_texts == 1 ? "" : "s", found->n_scored, found->n_windows,
+           found->n_windows == 1 ? "" : "s", p->options.n_window, p->options.n_step);
+    printf("perplexity  %.4f +- %.4f\n", found->perplexity.value, found->perplexity.error);
+    if (found->is_compared) {
+        const perplexity_comparison *c = &found->comparison;
+        printf("with f32    %.4f +- %.4f\n", c->exact.value, c->exact.error);
+        printf("ratio       %.6f +- %.6f\n", c->ratio.value, c->ratio.error);
+        printf("divergence  mean %.3e +- %.1e, median %.3e, 99%% %.3e, most %.3e\n",
+               c->divergence.value, c->divergence.error, c->median, c->percentile_99, c->most);
+        printf("same best   %.3f%%\n", 100 * c->same_best);
+    }
+    printf("speed       %.1f tokens/s\n", speed(p, found));
+}
+
+/* JSON has no infinity, which the perplexity of nonsense may be. */
+static json_t *number_json(double x)
+{
+    return isfinite(x) ? json_real(x) : json_null();
+}
+
+static json_t *mean_json(const perplexity_mean *m)
+{
+    return json_pack("{s:o, s:o}", "value", number_json(m->value), "error", number_json(m->error));
+}
+
+static json_t *comparison_json(const perplexity_comparison *c)
+{
+    return json_pack("{s:s, s:o, s:o, s:o, s:f, s:f, s:f, s:f}", "with", "f32", "perplexity",
+                     mean_json(&c->exact), "ratio", mean_json(&c->ratio), "divergence_mean",
+                     mean_json(&c->divergence), "divergence_median", c->median, "divergence_99",
+                     c->percentile_99, "divergence_most", c->most, "same_best", c->same_best);
+}
+
+static void print_json(const request *r, const parts *p, const perplexity_result *found)
+{
+    json_t *document = json_pack(
+        "{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:f, s:f}", "cache_type_k",
+        memory_type_names[r->memory.k_type], "cache_type_v", memory_type_names[r->memory.v_type],
+        "cache_rotate", memory_rotation_names[r->memory.rotation], "tokens",
+        (json_int_t)p->n_tokens, "texts", (json_int_t)p->n_texts, "scored",
+        (json_int_t)found->n_scored, "windows", (json_int_t)found->n_windows, "window",
+        (json_int_t)p->options.n_window, "stride", (json_int_t)p->options.n_step, "loss",
+        mean_json(&found->loss), "perplexity", mean_json(&found->perplexity), "seconds", p->seconds,
+        "tokens_per_second", speed(p, found));
+    if (document != NULL && found->is_compared) {
+        json_object_set_new(document, "against", comparison_json(&found->comparison));
+    }
+    json_text_print(document, 2);
+    putchar('\n');
+    json_decref(document);
+}
+
+/* ---- the command ---------------------------------------------------------------------------- */
+
+/* `subject` (may be NULL): what it is about, a file for instance. */
+static int report_failure(const char *subject, const cellar_error *error)
+{
+    cellar_error name; /* report() leaves only what a terminal may see */
+    report(&name, error->status, -1, "%s: ", subject != NULL ? subject : "");
+    fprintf(stderr, "cellar perplexity: %s%s\n", subject != NULL ? name.message : "",
+            error->message);
+    return EXIT_CODE_FAILED;
+}
+
+static int run(const request *r, parts *p)
+{
+    cellar_error error;
+    if (open_model(r, p, &error) != CELLAR_OK) {
+        return report_failure(r->model != NULL ? r->model : "the built-in model", &error);
+    }
+    if (read_text(r, p, &error) != CELLAR_OK || make_engines(r, p, &error) != CELLAR_OK) {
+        return report_failure(NULL, &error);
+    }
+    p->line = progress_line_init();
+    p->options.context = p;
+    p->options.progress = show_progress;
+    p->began = now();
+    perplexity_result found;
+    cellar_status status = perplexity_measure(p->engine, p->exact, p->tokens, p->n_tokens,
+                                              &p->options, &found, &error);
+    p->seconds = now() - p->began;
+    progress_line_erase(&p->line);
+    if (status != CELLAR_OK) {
+        return report_failure(NULL, &error);
+    }
+    if (r->is_json) {
+        print_json(r, p, &found);
+    } else {
+        print_text(r, p, &found);
+    }
+    return EXIT_CODE_OK;
+}
+
+int command_perplexity(int argc, char **argv)
+{
+    request r = {.memory = memory_options_defaults()};
+    cellar_error error = {.status = CELLAR_OK};
+    options_result parsed = parse(argc, argv, &r, &error);
+    if (parsed == OPTIONS_HELP) {
+        fputs(command_perplexity_help, stdout);
+        return EXIT_CODE_OK;
+    }
+    if (parsed == OPTIONS_WRONG) {
+        fprintf(stderr, "cellar perplexity: %s\nSee 'cellar help perplexity'.\n", error.message);
+        return EXIT_CODE_USAGE;
+    }
+    parts p = {.file = NULL};
+    int code = run(&r, &p);
+    free_parts(&p);
+    return code;
+}

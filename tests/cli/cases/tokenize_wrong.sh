@@ -1,0 +1,12 @@
+# What cannot be done is said in one line, with nothing on standard output.
+cellar tokenize -p a -f b; echo "exit $?"
+cellar tokenize --ids --json -p a; echo "exit $?"
+cellar tokenize extra; echo "exit $?"
+cellar tokenize -f missing; echo "exit $?"
+cellar tokenize -m missing.gguf -p a; echo "exit $?"
+cellar detokenize -p '1 x'; echo "exit $?"
+cellar detokenize -p '1 -2'; echo "exit $?"
+cellar detokenize -p '1 12a'; echo "exit $?"
+cellar detokenize -p '1 999999'; echo "exit $?"
+cellar detokenize -p '99999999999999999999'; echo "exit $?"
+cellar detokenize --nothing; echo "exit $?"
