@@ -48,6 +48,12 @@ cellar_status cpu_choice_from_environment(uint32_t *mask, cellar_error *error)
     return report(error, status, -1, "CELLAR_CPU: %s", found.message);
 }
 
+cellar_status cpu_choice_take(const char *given, uint32_t *mask, cellar_error *error)
+{
+    return given != NULL ? cpu_choice_parse(given, mask, error)
+                         : cpu_choice_from_environment(mask, error);
+}
+
 const char *cpu_choice_name(uint32_t mask)
 {
     const uint32_t usable = mask & cl_cpu_detect();

@@ -18,6 +18,9 @@ cellar_status cpu_choice_parse(const char *name, uint32_t *mask, cellar_error *e
 /* The same from the environment: CELLAR_CPU, or everything where it is not set or empty. */
 cellar_status cpu_choice_from_environment(uint32_t *mask, cellar_error *error);
 
+/* The name that a command was given, or, with NULL, what the environment says. */
+cellar_status cpu_choice_take(const char *given, uint32_t *mask, cellar_error *error);
+
 /* The highest set that is used under `mask` on this processor: "scalar", "avx2". Static; never freed. */
 const char *cpu_choice_name(uint32_t mask);
 

@@ -19,6 +19,8 @@
 #include "chat/dialogue_session.h"
 #include "cli/chat_line.h"
 #include "cli/memory_options.h"
+#include "cli/model_file.h"
+#include "cli/sampling_options.h"
 #include "cli/terminal.h"
 
 /* What the command line says. */
@@ -27,9 +29,7 @@ typedef struct chat_options {
     memory_options memory;
     int64_t n_predict; /* -1: no limit */
     int64_t n_conversations, checkpoint_mib;
-    int64_t top_k, repeat_last;
-    int64_t seed; /* -1: at random */
-    double temperature, top_p, min_p, repeat_penalty;
+    sampling_options sampling;
     int on_full; /* 0: forget; 1: stop */
     uint32_t cpu_mask;
     bool no_mmap, ignore_end, is_quiet;
@@ -37,9 +37,7 @@ typedef struct chat_options {
 
 typedef struct chat {
     const chat_options *options;
-    gguf_file *file;
-    model *model;
-    tokenizer *tokenizer;
+    model_file opened;
     engine *engine;
     chat_encoder *encoder;
     chat_template *compiled; /* NULL: the model goes on with the words */

@@ -40,7 +40,7 @@ bool chat_save(chat *c, const char *path)
 static void take_state(chat *c, const dialogue_state *state)
 {
     c->current = dialogues_find(&c->all, state->current);
-    if (c->options->seed < 0) {
+    if (c->options->sampling.seed < 0) {
         c->seed = state->seed;
         c->how.sampling.seed = state->seed;
         memcpy(c->how.generator, state->generator, sizeof c->how.generator);

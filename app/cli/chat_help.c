@@ -55,7 +55,7 @@ const char command_chat_help[] =
     "                        side by side, default 4\n"
     "      --checkpoints MIB  for these: room for places to go back to, default 64\n"
     "      --cache-type-k TYPE, --cache-type-v TYPE, in short --ctk, --ctv\n"
-    "                        how keys and values are stored, as for 'cellar run'\n"
+    "      --cache-rotate WHAT  how keys and values are stored, as for 'cellar run'\n"
     "\n"
     "Choosing tokens, computing: --temp, --top-k, --top-p, --min-p, --repeat-penalty,\n"
     "--repeat-last, --seed, -t, --ubatch, --cpu, as for 'cellar run'\n"

@@ -16,36 +16,18 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "builtin_model.h"
 #include "chat/chat_formats.h"
 #include "cli/chat.h"
 #include "cli/chat_signals.h"
-#include "cli/fresh_seed.h"
 #include "cli/prompt.h"
-#include "cli/session_command.h"
 #include "report.h"
 
 static cellar_status open_model(chat *c, cellar_error *error)
 {
-    const chat_options *o = c->options;
-    if (o->model != NULL && session_is_one(o->model)) {
-        return report(error, CELLAR_INVALID, -1, "a session, not a model: give it by --session");
-    }
-    cellar_status status;
-    if (o->model == NULL) {
-        status = gguf_open_memory(builtin_model_begin, builtin_model_size(), &c->file, error);
-    } else if (o->no_mmap) {
-        status = gguf_load(o->model, &c->file, error);
-    } else {
-        status = gguf_open(o->model, &c->file, error);
-    }
-    if (status == CELLAR_OK) {
-        status = model_load(c->file, &c->model, error);
-    }
-    if (status == CELLAR_OK) {
-        status = tokenizer_create(c->file, &c->tokenizer, error);
-    }
-    return status == CELLAR_OK ? chat_encoder_create(c->tokenizer, &c->encoder, error) : status;
+    cellar_status status = model_file_open(c->options->model, c->options->no_mmap, &c->opened,
+                                           error);
+    return status == CELLAR_OK ? chat_encoder_create(c->opened.tokenizer, &c->encoder, error)
+                               : status;
 }
 
 /* ---- the template --------------------------------------------------------------------------- */
@@ -107,7 +89,8 @@ static cellar_status find_template(chat *c, cellar_error *error)
     cellar_status status;
     if (c->options->format != NULL) {
         status = compile_named(c, error);
-    } else if (gguf_get_string(c->file, "tokenizer.chat_template", &text, NULL) == CELLAR_OK) {
+    } else if (gguf_get_string(c->opened.file, "tokenizer.chat_template", &text, NULL) ==
+               CELLAR_OK) {
         status = compile(c, text.data, text.length, error);
     } else {
         status = CELLAR_OK;
@@ -116,8 +99,8 @@ static cellar_status find_template(chat *c, cellar_error *error)
                          "--chat-template gives it one");
         }
     }
-    c->bos = written_form(c->tokenizer, tokenizer_bos(c->tokenizer));
-    c->eos = written_form(c->tokenizer, tokenizer_eos(c->tokenizer));
+    c->bos = written_form(c->opened.tokenizer, tokenizer_bos(c->opened.tokenizer));
+    c->eos = written_form(c->opened.tokenizer, tokenizer_eos(c->opened.tokenizer));
     return status == CELLAR_OK ? chat_renderer_make(c->encoder, c->compiled, c->bos, c->eos,
                                                     (int64_t)time(NULL), &c->all.renderer, error)
                                : status;
@@ -129,34 +112,28 @@ static cellar_status make_engine(chat *c, cellar_error *error)
 {
     const chat_options *o = c->options;
     engine_options options;
-    cellar_status status = memory_options_apply(&o->memory, c->model, &options, error);
+    cellar_status status = memory_options_apply(&o->memory, c->opened.model, &options, error);
     if (status != CELLAR_OK) {
         return status;
     }
     options.cpu_mask = o->cpu_mask;
     options.n_sequences = (uint32_t)o->n_conversations;
     options.checkpoint_bytes = (uint64_t)o->checkpoint_mib << 20;
-    if (options.n_cells > c->model->n_context) {
+    if (options.n_cells > c->opened.model->n_context) {
         chat_note(c,
                   "%" PRIu32 " cells, but the model was trained for texts of %" PRIu32
                   " tokens; beyond these it may write nonsense",
-                  options.n_cells, c->model->n_context);
+                  options.n_cells, c->opened.model->n_context);
     }
-    return engine_create(c->model, &options, &c->engine, error);
+    return engine_create(c->opened.model, &options, &c->engine, error);
 }
 
 static void choose_options(chat *c)
 {
     const chat_options *o = c->options;
-    c->seed = o->seed < 0 ? fresh_seed() : (uint64_t)o->seed;
     c->how = dialogue_options_defaults();
-    c->how.sampling = (sampler_options){.temperature = o->temperature,
-                                        .top_k = (uint32_t)o->top_k,
-                                        .top_p = o->top_p,
-                                        .min_p = o->min_p,
-                                        .repeat_penalty = o->repeat_penalty,
-                                        .repeat_last = (uint32_t)o->repeat_last,
-                                        .seed = c->seed};
+    c->how.sampling = sampling_options_apply(&o->sampling);
+    c->seed = c->how.sampling.seed;
     c->how.n_limit = o->n_predict < 0 ? UINT64_MAX : (uint64_t)o->n_predict;
     c->how.stops_when_full = o->on_full == 1;
     c->how.ignore_end = o->ignore_end;
@@ -168,7 +145,7 @@ static bool open_model_and_template(chat *c)
 {
     cellar_error error;
     if (open_model(c, &error) != CELLAR_OK || find_template(c, &error) != CELLAR_OK) {
-        chat_fail(c, c->options->model != NULL ? c->options->model : "the built-in model", &error);
+        chat_fail(c, model_file_name(c->options->model), &error);
         return false;
     }
     return true;
@@ -188,7 +165,7 @@ bool chat_make(const chat_options *options, chat *c)
         return false;
     }
     c->all.engine = c->engine;
-    c->all.tokenizer = c->tokenizer;
+    c->all.tokenizer = c->opened.tokenizer;
     c->all.encoder = c->encoder;
     choose_options(c);
     bool is_there = false;
@@ -217,9 +194,7 @@ void chat_free(chat *c)
     engine_destroy(c->engine);
     chat_template_destroy(c->compiled);
     chat_encoder_destroy(c->encoder);
-    tokenizer_destroy(c->tokenizer);
-    model_free(c->model);
-    gguf_close(c->file);
+    model_file_close(&c->opened);
     free(c->bos);
     free(c->eos);
 }

@@ -25,18 +25,11 @@ static const char *const on_full_names[] = {"shift", "stop", NULL};
 
 static chat_options default_options(void)
 {
-    const sampler_options s = sampler_defaults();
     return (chat_options){.memory = memory_options_defaults(),
                           .n_predict = -1,
                           .n_conversations = 4,
                           .checkpoint_mib = 64,
-                          .top_k = s.top_k,
-                          .repeat_last = s.repeat_last,
-                          .seed = -1,
-                          .temperature = s.temperature,
-                          .top_p = s.top_p,
-                          .min_p = s.min_p,
-                          .repeat_penalty = s.repeat_penalty};
+                          .sampling = sampling_options_defaults()};
 }
 
 static options_result parse(int argc, char **argv, chat_options *o, cellar_error *error)
@@ -50,24 +43,11 @@ static options_result parse(int argc, char **argv, chat_options *o, cellar_error
         option_integer('n', "predict", &o->n_predict, -1, INT64_MAX),
         option_integer(0, "n-predict", &o->n_predict, -1, INT64_MAX),
         option_flag(0, "ignore-eos", &o->ignore_end),
-        option_integer('c', "cells", &o->memory.n_cells, 2, MEMORY_MOST_CELLS),
-        option_integer(0, "ctx-size", &o->memory.n_cells, 2, MEMORY_MOST_CELLS),
+        MEMORY_OPTIONS(&o->memory),
         option_choice(0, "on-full", &o->on_full, on_full_names),
         option_integer(0, "conversations", &o->n_conversations, 1, 4096),
         option_integer(0, "checkpoints", &o->checkpoint_mib, 0, 1 << 20),
-        option_choice(0, "cache-type-k", &o->memory.k_type, memory_type_names),
-        option_choice(0, "cache-type-v", &o->memory.v_type, memory_type_names),
-        option_choice(0, "ctk", &o->memory.k_type, memory_type_names),
-        option_choice(0, "ctv", &o->memory.v_type, memory_type_names),
-        option_number(0, "temp", &o->temperature, 0, 1e6),
-        option_integer(0, "top-k", &o->top_k, 0, INT32_MAX),
-        option_number(0, "top-p", &o->top_p, 1e-6, 1),
-        option_number(0, "min-p", &o->min_p, 0, 1),
-        option_number(0, "repeat-penalty", &o->repeat_penalty, 1e-3, 1e3),
-        option_integer(0, "repeat-last", &o->repeat_last, 0, 1 << 20),
-        option_integer(0, "seed", &o->seed, -1, INT64_MAX),
-        option_integer('t', "threads", &o->memory.n_threads, 1, 512),
-        option_integer(0, "ubatch", &o->memory.n_ubatch, 1, 65536),
+        SAMPLING_OPTIONS(&o->sampling),
         option_text(0, "cpu", &o->cpu),
         option_flag('q', "quiet", &o->is_quiet),
     };
@@ -76,9 +56,7 @@ static options_result parse(int argc, char **argv, chat_options *o, cellar_error
     if (result != OPTIONS_OK) {
         return result;
     }
-    cellar_status status = o->cpu != NULL ? cpu_choice_parse(o->cpu, &o->cpu_mask, error)
-                                          : cpu_choice_from_environment(&o->cpu_mask, error);
-    return status == CELLAR_OK ? OPTIONS_OK : OPTIONS_WRONG;
+    return cpu_choice_take(o->cpu, &o->cpu_mask, error) == CELLAR_OK ? OPTIONS_OK : OPTIONS_WRONG;
 }
 
 static void say(chat *c, const char *text, size_t n)

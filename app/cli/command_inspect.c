@@ -32,8 +32,9 @@ const char command_inspect_help[] =
     "  -c, --cells N        tokens that it can hold; the model must be one that runs\n"
     "  --cache-type-k TYPE  how it stores keys and values, default f16; these, -t and\n"
     "  --cache-type-v TYPE  --ubatch mean what they mean for 'cellar run', which with\n"
-    "  -t, --threads N      the same options makes a memory of exactly these bytes;\n"
-    "  --ubatch N           what it remembers and the steps it takes add to them\n"
+    "  --cache-rotate WHAT  the same options makes a memory of exactly these bytes;\n"
+    "  -t, --threads N      what it remembers and the steps it takes add to them\n"
+    "  --ubatch N\n"
     "\n"
     "The file has to be a regular one: '-' and pipes are not supported, since weights\n"
     "are mapped into memory, not streamed.\n"
@@ -60,13 +61,7 @@ static options_result parse(int argc, char **argv, inspect_request *request, cel
         option_flag(0, "json", &request->is_json),
         option_flag(0, "metadata", &request->parts.metadata),
         option_flag(0, "tensors", &request->parts.tensors),
-        option_integer('c', "cells", &memory->n_cells, 2, MEMORY_MOST_CELLS),
-        option_choice(0, "cache-type-k", &memory->k_type, memory_type_names),
-        option_choice(0, "cache-type-v", &memory->v_type, memory_type_names),
-        option_choice(0, "ctk", &memory->k_type, memory_type_names),
-        option_choice(0, "ctv", &memory->v_type, memory_type_names),
-        option_integer('t', "threads", &memory->n_threads, 1, 512),
-        option_integer(0, "ubatch", &memory->n_ubatch, 1, 65536),
+        MEMORY_OPTIONS(memory),
     };
     size_t n_files = 0;
     const options_result result = options_parse(table, sizeof table / sizeof *table, argc, argv,

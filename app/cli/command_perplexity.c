@@ -17,10 +17,10 @@
 
 #include <jansson.h>
 
-#include "builtin_model.h"
 #include "cli/commands.h"
 #include "cli/json_text.h"
 #include "cli/memory_options.h"
+#include "cli/model_file.h"
 #include "cli/options.h"
 #include "cli/prompt.h"
 #include "cli/terminal.h"
@@ -89,9 +89,7 @@ typedef struct request {
 
 /* Everything that has to be given back. */
 typedef struct parts {
-    gguf_file *file;
-    model *model;
-    tokenizer *tokenizer;
+    model_file opened;
     prompt text;
     cellar_token *tokens; /* [n_tokens] */
     size_t n_tokens;
@@ -121,17 +119,9 @@ static options_result parse(int argc, char **argv, request *r, cellar_error *err
         option_text('f', "file", &r->file),
         option_flag(0, "no-mmap", &r->no_mmap),
         option_text(0, "separator", &r->separator),
-        option_integer('c', "cells", &r->memory.n_cells, 2, MEMORY_MOST_CELLS),
-        option_integer(0, "ctx-size", &r->memory.n_cells, 2, MEMORY_MOST_CELLS),
+        MEMORY_OPTIONS(&r->memory),
         option_integer(0, "stride", &r->n_step, 1, MEMORY_MOST_CELLS),
-        option_choice(0, "cache-type-k", &r->memory.k_type, memory_type_names),
-        option_choice(0, "cache-type-v", &r->memory.v_type, memory_type_names),
-        option_choice(0, "ctk", &r->memory.k_type, memory_type_names),
-        option_choice(0, "ctv", &r->memory.v_type, memory_type_names),
-        option_choice(0, "cache-rotate", &r->memory.rotation, memory_rotation_names),
         option_choice(0, "against", &r->against, against_names),
-        option_integer('t', "threads", &r->memory.n_threads, 1, 512),
-        option_integer(0, "ubatch", &r->memory.n_ubatch, 1, 65536),
         option_text(0, "cpu", &r->cpu),
         option_flag(0, "json", &r->is_json),
     };
@@ -144,28 +134,10 @@ static options_result parse(int argc, char **argv, request *r, cellar_error *err
         report(error, CELLAR_INVALID, -1, "which text? Give a file: -f FILE, or -f - for input");
         return OPTIONS_WRONG;
     }
-    cellar_status status = r->cpu != NULL ? cpu_choice_parse(r->cpu, &r->cpu_mask, error)
-                                          : cpu_choice_from_environment(&r->cpu_mask, error);
-    return status == CELLAR_OK ? OPTIONS_OK : OPTIONS_WRONG;
+    return cpu_choice_take(r->cpu, &r->cpu_mask, error) == CELLAR_OK ? OPTIONS_OK : OPTIONS_WRONG;
 }
 
 /* ---- making the parts ----------------------------------------------------------------------- */
-
-static cellar_status open_model(const request *r, parts *p, cellar_error *error)
-{
-    cellar_status status;
-    if (r->model == NULL) {
-        status = gguf_open_memory(builtin_model_begin, builtin_model_size(), &p->file, error);
-    } else if (r->no_mmap) {
-        status = gguf_load(r->model, &p->file, error);
-    } else {
-        status = gguf_open(r->model, &p->file, error);
-    }
-    if (status == CELLAR_OK) {
-        status = model_load(p->file, &p->model, error);
-    }
-    return status == CELLAR_OK ? tokenizer_create(p->file, &p->tokenizer, error) : status;
-}
 
 /* Append the tokens of a text, and where it ends. */
 static cellar_status add_text(parts *p, const char *text, size_t length, cellar_error *error)
@@ -173,7 +145,8 @@ static cellar_status add_text(parts *p, const char *text, size_t length, cellar_
     const tokenize_options how = {.add_special = false}; /* each window has its own start */
     cellar_token *ids = NULL;
     size_t n = 0;
-    cellar_status status = tokenizer_encode(p->tokenizer, text, length, how, &ids, &n, error);
+    cellar_status status = tokenizer_encode(p->opened.tokenizer, text, length, how, &ids, &n,
+                                            error);
     if (status != CELLAR_OK || n == 0) {
         return status;
     }
@@ -239,14 +212,14 @@ static cellar_status read_text(const request *r, parts *p, cellar_error *error)
 static cellar_status make_engines(const request *r, parts *p, cellar_error *error)
 {
     memory_options memory = r->memory;
-    const uint32_t trained = p->model->n_context;
+    const uint32_t trained = p->opened.model->n_context;
     if (memory.n_cells == 0) {
         memory.n_cells = trained < 2                     ? 2
                          : trained < DEFAULT_MOST_WINDOW ? trained
                                                          : DEFAULT_MOST_WINDOW;
     }
     engine_options options;
-    cellar_status status = memory_options_apply(&memory, p->model, &options, error);
+    cellar_status status = memory_options_apply(&memory, p->opened.model, &options, error);
     if (status != CELLAR_OK) {
         return status;
     }
@@ -257,17 +230,18 @@ static cellar_status make_engines(const request *r, parts *p, cellar_error *erro
                 " tokens, but the model was trained for texts of %" PRIu32 "\n",
                 options.n_cells, trained);
     }
-    status = engine_create(p->model, &options, &p->engine, error);
+    status = engine_create(p->opened.model, &options, &p->engine, error);
     if (status == CELLAR_OK && r->against != 0) {
         options.k_type = options.v_type = CELLAR_F32;
         options.rotate_k = options.rotate_v = false;
-        status = engine_create(p->model, &options, &p->exact, error);
+        status = engine_create(p->opened.model, &options, &p->exact, error);
     }
     p->options = perplexity_defaults(options.n_cells);
     p->options.ends = p->ends;
     p->options.n_texts = p->n_texts;
     p->options.n_step = r->n_step != 0 ? (uint32_t)r->n_step : p->options.n_step;
-    p->options.start = tokenizer_adds_bos(p->tokenizer) ? tokenizer_bos(p->tokenizer) : -1;
+    p->options.start = tokenizer_adds_bos(p->opened.tokenizer) ? tokenizer_bos(p->opened.tokenizer)
+                                                               : -1;
     return status;
 }
 
@@ -278,9 +252,7 @@ static void free_parts(parts *p)
     free(p->tokens);
     free(p->ends);
     prompt_free(&p->text);
-    tokenizer_destroy(p->tokenizer);
-    model_free(p->model);
-    gguf_close(p->file);
+    model_file_close(&p->opened);
 }
 
 /* ---- showing -------------------------------------------------------------------------------- */
@@ -378,8 +350,8 @@ static int report_failure(const char *subject, const cellar_error *error)
 static int run(const request *r, parts *p)
 {
     cellar_error error;
-    if (open_model(r, p, &error) != CELLAR_OK) {
-        return report_failure(r->model != NULL ? r->model : "the built-in model", &error);
+    if (model_file_open(r->model, r->no_mmap, &p->opened, &error) != CELLAR_OK) {
+        return report_failure(model_file_name(r->model), &error);
     }
     if (read_text(r, p, &error) != CELLAR_OK || make_engines(r, p, &error) != CELLAR_OK) {
         return report_failure(NULL, &error);
@@ -417,7 +389,7 @@ int command_perplexity(int argc, char **argv)
         fprintf(stderr, "cellar perplexity: %s\nSee 'cellar help perplexity'.\n", error.message);
         return EXIT_CODE_USAGE;
     }
-    parts p = {.file = NULL};
+    parts p = {.opened = {.file = NULL}};
     int code = run(&r, &p);
     free_parts(&p);
     return code;

@@ -160,9 +160,7 @@ static options_result parse(int argc, char **argv, request *r, cellar_error *err
             return OPTIONS_WRONG;
         }
     }
-    cellar_status status = r->cpu != NULL ? cpu_choice_parse(r->cpu, &r->cpu_mask, error)
-                                          : cpu_choice_from_environment(&r->cpu_mask, error);
-    return status == CELLAR_OK ? OPTIONS_OK : OPTIONS_WRONG;
+    return cpu_choice_take(r->cpu, &r->cpu_mask, error) == CELLAR_OK ? OPTIONS_OK : OPTIONS_WRONG;
 }
 
 /* ---- the summary ---------------------------------------------------------------------------- */

@@ -18,15 +18,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "builtin_model.h"
 #include "cli/commands.h"
-#include "cli/fresh_seed.h"
 #include "cli/memory_options.h"
+#include "cli/model_file.h"
 #include "cli/options.h"
 #include "cli/prompt.h"
 #include "cli/run_encoder.h"
 #include "cli/run_session.h"
-#include "cli/session_command.h"
+#include "cli/sampling_options.h"
 #include "cli/terminal.h"
 #include "cpu_choice.h"
 #include "engine/generate.h"
@@ -42,9 +41,7 @@ typedef struct run_options {
     memory_options memory;
     int64_t n_predict; /* -1: no limit; -2: not given */
     int64_t n_keep;    /* -1: the prompt; -2: not given */
-    int64_t top_k, repeat_last;
-    int64_t seed; /* -1: at random */
-    double temperature, top_p, min_p, repeat_penalty;
+    sampling_options sampling;
     int on_full; /* generate_on_full */
     uint32_t cpu_mask;
     bool no_mmap, no_echo, show_special, ignore_end, is_quiet;
@@ -54,9 +51,7 @@ static const char *const on_full_names[] = {"shift", "stop", "error", NULL};
 
 /* Everything that has to be given back. */
 typedef struct run_parts {
-    gguf_file *file;
-    model *model;
-    tokenizer *tokenizer;
+    model_file opened;
     prompt prompt;
     cellar_token *tokens; /* [n_tokens] of the prompt, without a session */
     size_t n_tokens;
@@ -108,17 +103,10 @@ static void catch_signals(void)
 
 static run_options default_options(void)
 {
-    sampler_options s = sampler_defaults();
     return (run_options){.memory = memory_options_defaults(),
                          .n_predict = -2,
                          .n_keep = -2,
-                         .top_k = s.top_k,
-                         .repeat_last = s.repeat_last,
-                         .seed = -1,
-                         .temperature = s.temperature,
-                         .top_p = s.top_p,
-                         .min_p = s.min_p,
-                         .repeat_penalty = s.repeat_penalty};
+                         .sampling = sampling_options_defaults()};
 }
 
 static bool check_session_options(run_options *o, cellar_error *error)
@@ -153,24 +141,10 @@ static options_result parse(int argc, char **argv, run_options *o, cellar_error 
         option_integer('n', "predict", &o->n_predict, -1, INT64_MAX),
         option_integer(0, "n-predict", &o->n_predict, -1, INT64_MAX),
         option_flag(0, "ignore-eos", &o->ignore_end),
-        option_integer('c', "cells", &o->memory.n_cells, 2, MEMORY_MOST_CELLS),
-        option_integer(0, "ctx-size", &o->memory.n_cells, 2, MEMORY_MOST_CELLS),
+        MEMORY_OPTIONS(&o->memory),
         option_choice(0, "on-full", &o->on_full, on_full_names),
         option_integer(0, "keep", &o->n_keep, -1, MEMORY_MOST_CELLS),
-        option_choice(0, "cache-type-k", &o->memory.k_type, memory_type_names),
-        option_choice(0, "cache-type-v", &o->memory.v_type, memory_type_names),
-        option_choice(0, "ctk", &o->memory.k_type, memory_type_names),
-        option_choice(0, "ctv", &o->memory.v_type, memory_type_names),
-        option_choice(0, "cache-rotate", &o->memory.rotation, memory_rotation_names),
-        option_number(0, "temp", &o->temperature, 0, 1e6),
-        option_integer(0, "top-k", &o->top_k, 0, INT32_MAX),
-        option_number(0, "top-p", &o->top_p, 1e-6, 1),
-        option_number(0, "min-p", &o->min_p, 0, 1),
-        option_number(0, "repeat-penalty", &o->repeat_penalty, 1e-3, 1e3),
-        option_integer(0, "repeat-last", &o->repeat_last, 0, 1 << 20),
-        option_integer(0, "seed", &o->seed, -1, INT64_MAX),
-        option_integer('t', "threads", &o->memory.n_threads, 1, 512),
-        option_integer(0, "ubatch", &o->memory.n_ubatch, 1, 65536),
+        SAMPLING_OPTIONS(&o->sampling),
         option_text(0, "cpu", &o->cpu),
         option_flag('q', "quiet", &o->is_quiet),
     };
@@ -187,38 +161,14 @@ static options_result parse(int argc, char **argv, run_options *o, cellar_error 
     if (!check_session_options(o, error)) {
         return OPTIONS_WRONG;
     }
-    cellar_status status = o->cpu != NULL ? cpu_choice_parse(o->cpu, &o->cpu_mask, error)
-                                          : cpu_choice_from_environment(&o->cpu_mask, error);
-    return status == CELLAR_OK ? OPTIONS_OK : OPTIONS_WRONG;
+    return cpu_choice_take(o->cpu, &o->cpu_mask, error) == CELLAR_OK ? OPTIONS_OK : OPTIONS_WRONG;
 }
 
 /* ---- making the parts ----------------------------------------------------------------------- */
 
-static cellar_status open_model(const run_options *o, run_parts *parts, cellar_error *error)
-{
-    if (o->model != NULL && session_is_one(o->model)) {
-        return report(error, CELLAR_INVALID, -1, "a session, not a model: give it by --session");
-    }
-    cellar_status status;
-    if (o->model == NULL) {
-        status = gguf_open_memory(builtin_model_begin, builtin_model_size(), &parts->file, error);
-    } else if (o->no_mmap) {
-        status = gguf_load(o->model, &parts->file, error);
-    } else {
-        status = gguf_open(o->model, &parts->file, error);
-    }
-    if (status == CELLAR_OK) {
-        status = model_load(parts->file, &parts->model, error);
-    }
-    if (status == CELLAR_OK) {
-        status = tokenizer_create(parts->file, &parts->tokenizer, error);
-    }
-    return status;
-}
-
 static cellar_status read_prompt(const run_options *o, run_parts *parts, cellar_error *error)
 {
-    const tokenizer *tok = parts->tokenizer;
+    const tokenizer *tok = parts->opened.tokenizer;
     cellar_status status = prompt_read(o->text, o->file, &parts->prompt, error);
     if (status != CELLAR_OK) {
         return status;
@@ -239,11 +189,11 @@ static cellar_status read_prompt(const run_options *o, run_parts *parts, cellar_
 static cellar_status make_engine(const run_options *o, run_parts *parts, cellar_error *error)
 {
     engine_options options;
-    cellar_status status = memory_options_apply(&o->memory, parts->model, &options, error);
+    cellar_status status = memory_options_apply(&o->memory, parts->opened.model, &options, error);
     if (status != CELLAR_OK) {
         return status;
     }
-    const uint32_t trained = parts->model->n_context;
+    const uint32_t trained = parts->opened.model->n_context;
     options.cpu_mask = o->cpu_mask;
     if (options.n_cells > trained && !o->is_quiet) {
         fprintf(stderr,
@@ -252,23 +202,19 @@ static cellar_status make_engine(const run_options *o, run_parts *parts, cellar_
                 " tokens; beyond these it may write nonsense\n",
                 options.n_cells, trained);
     }
-    return engine_create(parts->model, &options, &parts->engine, error);
+    return engine_create(parts->opened.model, &options, &parts->engine, error);
 }
 
 static cellar_status make_sampler(const run_options *o, run_parts *parts, cellar_error *error)
 {
-    const uint64_t asked = (uint64_t)o->seed;
-    parts->seed = o->seed < 0 ? fresh_seed() : asked;
-    const bool goes_on = run_session_seed(&parts->session, o->seed < 0 ? NULL : &asked,
+    sampler_options options = sampling_options_apply(&o->sampling);
+    const bool was_asked = o->sampling.seed >= 0;
+    parts->seed = options.seed;
+    const bool goes_on = run_session_seed(&parts->session, was_asked ? &options.seed : NULL,
                                           &parts->seed);
-    sampler_options options = {.temperature = o->temperature,
-                               .top_k = (uint32_t)o->top_k,
-                               .top_p = o->top_p,
-                               .min_p = o->min_p,
-                               .repeat_penalty = o->repeat_penalty,
-                               .repeat_last = (uint32_t)o->repeat_last,
-                               .seed = parts->seed};
-    cellar_status status = sampler_create(&options, parts->model->n_vocab, &parts->sampler, error);
+    options.seed = parts->seed;
+    cellar_status status = sampler_create(&options, parts->opened.model->n_vocab, &parts->sampler,
+                                          error);
     if (status == CELLAR_OK) {
         run_session_show(&parts->session, parts->sampler, goes_on);
     }
@@ -282,9 +228,7 @@ static void free_parts(run_parts *parts)
     engine_destroy(parts->engine);
     free(parts->tokens);
     prompt_free(&parts->prompt);
-    tokenizer_destroy(parts->tokenizer);
-    model_free(parts->model);
-    gguf_close(parts->file);
+    model_file_close(&parts->opened);
 }
 
 /* ---- showing -------------------------------------------------------------------------------- */
@@ -403,7 +347,7 @@ static uint32_t kept(const run_options *o, const run_parts *parts, const cellar_
     if (o->n_keep == -1) {
         return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
     }
-    return tokens[0] == tokenizer_bos(parts->tokenizer) ? 1 : 0;
+    return tokens[0] == tokenizer_bos(parts->opened.tokenizer) ? 1 : 0;
 }
 
 static generate_options what_to_generate(const run_options *o, const run_parts *parts,
@@ -421,7 +365,7 @@ static generate_options what_to_generate(const run_options *o, const run_parts *
                                         : kept(o, parts, parts->tokens, parts->n_tokens);
     g.ignore_end = o->ignore_end;
     g.show_special = o->show_special;
-    const bool goes_on = parts->model->encoder == NULL; /* an answer stands alone */
+    const bool goes_on = parts->opened.model->encoder == NULL; /* an answer stands alone */
     g.is_text_start = parts->prompt.length == 0 || !goes_on;
     if (!o->no_echo && goes_on) {
         g.echo = parts->prompt.text;
@@ -466,15 +410,15 @@ static bool prepare(const run_options *o, run_parts *parts, cellar_error *error)
     if (path != NULL && run_session_open(&o->session, &parts->session, error) != CELLAR_OK) {
         return report_failure(path, error), false;
     }
-    if (open_model(o, parts, error) != CELLAR_OK) {
-        return report_failure(o->model != NULL ? o->model : "the built-in model", error), false;
+    if (model_file_open(o->model, o->no_mmap, &parts->opened, error) != CELLAR_OK) {
+        return report_failure(model_file_name(o->model), error), false;
     }
-    if (run_encoder_check(parts->model, path, error) != CELLAR_OK ||
+    if (run_encoder_check(parts->opened.model, path, error) != CELLAR_OK ||
         read_prompt(o, parts, error) != CELLAR_OK) {
         return report_failure(NULL, error), false;
     }
-    if (path != NULL &&
-        run_session_prompt(&parts->session, parts->tokenizer, &parts->prompt, error) != CELLAR_OK) {
+    if (path != NULL && run_session_prompt(&parts->session, parts->opened.tokenizer, &parts->prompt,
+                                           error) != CELLAR_OK) {
         return report_failure(path, error), false;
     }
     if (make_engine(o, parts, error) != CELLAR_OK || make_sampler(o, parts, error) != CELLAR_OK ||
@@ -501,8 +445,8 @@ static int run(const run_options *o, run_parts *parts)
     display.shows_progress = options.n_prompt - options.n_known >= PROGRESS_FROM && !o->is_quiet;
     generate_result result;
     catch_signals();
-    cellar_status status = generate(parts->engine, parts->tokenizer, parts->sampler, &options,
-                                    &result, &error);
+    cellar_status status = generate(parts->engine, parts->opened.tokenizer, parts->sampler,
+                                    &options, &result, &error);
     progress_line_erase(&display.line);
     if (status != CELLAR_OK) {
         end_line(&display);
@@ -524,7 +468,7 @@ int command_run(int argc, char **argv)
         fprintf(stderr, "cellar run: %s\nSee 'cellar help run'.\n", error.message);
         return EXIT_CODE_USAGE;
     }
-    run_parts parts = {.file = NULL};
+    run_parts parts = {.opened = {.file = NULL}};
     int code = run(&options, &parts);
     free_parts(&parts);
     return code;

@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "builtin_model.h"
 #include "cli/json_text.h"
+#include "cli/model_file.h"
 #include "cli/prompt.h"
 #include "commands.h"
 #include "inspect.h"
@@ -70,28 +70,6 @@ typedef struct tokenize_request {
     const char *text, *path;
     bool only_ids, is_json, no_bos, special;
 } tokenize_request;
-
-/* A model's tokenizer and the file that it stands on. */
-typedef struct opened_tokenizer {
-    gguf_file *file;
-    tokenizer *tok;
-} opened_tokenizer;
-
-static cellar_status open_tokenizer(const char *path, opened_tokenizer *out, cellar_error *error)
-{
-    *out = (opened_tokenizer){.file = NULL};
-    cellar_status status = path != NULL ? gguf_open(path, &out->file, error)
-                                        : gguf_open_memory(builtin_model_begin,
-                                                           builtin_model_size(), &out->file, error);
-    if (status == CELLAR_OK) status = tokenizer_create(out->file, &out->tok, error);
-    return status;
-}
-
-static void close_tokenizer(opened_tokenizer *opened)
-{
-    tokenizer_destroy(opened->tok);
-    gguf_close(opened->file);
-}
 
 static void print_failure(const char *name, const char *path, const cellar_error *error)
 {
@@ -230,14 +208,14 @@ int command_tokenize(int argc, char **argv)
                                           NULL, &error);
     if (result == OPTIONS_OK) result = check_sources(&request, &error);
     if (answer(result, "tokenize", command_tokenize_help, &error, &code) != OPTIONS_OK) return code;
-    opened_tokenizer opened;
-    cellar_status status = open_tokenizer(request.model, &opened, &error);
+    model_file opened;
+    cellar_status status = model_file_open_vocabulary(request.model, &opened, &error);
     if (status != CELLAR_OK) {
         print_failure("tokenize", request.model, &error);
-    } else if ((status = tokenize(&request, opened.tok, &error)) != CELLAR_OK) {
+    } else if ((status = tokenize(&request, opened.tokenizer, &error)) != CELLAR_OK) {
         print_failure("tokenize", NULL, &error);
     }
-    close_tokenizer(&opened);
+    model_file_close(&opened);
     return status == CELLAR_OK ? EXIT_CODE_OK : EXIT_CODE_FAILED;
 }
 
@@ -327,13 +305,13 @@ int command_detokenize(int argc, char **argv)
     if (result == OPTIONS_OK) result = check_sources(&request, &error);
     if (answer(result, "detokenize", command_detokenize_help, &error, &code) != OPTIONS_OK)
         return code;
-    opened_tokenizer opened;
-    cellar_status status = open_tokenizer(request.model, &opened, &error);
+    model_file opened;
+    cellar_status status = model_file_open_vocabulary(request.model, &opened, &error);
     if (status != CELLAR_OK) {
         print_failure("detokenize", request.model, &error);
-    } else if ((status = detokenize(&request, opened.tok, &error)) != CELLAR_OK) {
+    } else if ((status = detokenize(&request, opened.tokenizer, &error)) != CELLAR_OK) {
         print_failure("detokenize", NULL, &error);
     }
-    close_tokenizer(&opened);
+    model_file_close(&opened);
     return status == CELLAR_OK ? EXIT_CODE_OK : EXIT_CODE_FAILED;
 }

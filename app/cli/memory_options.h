@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "cellar.h"
+#include "cli/options.h"
 #include "engine/engine.h"
 
 #define MEMORY_MOST_CELLS (1 << 30)
@@ -23,6 +24,20 @@ typedef struct memory_options {
     int k_type, v_type; /* index into memory_type_names */
     int rotation;       /* index into memory_rotation_names */
 } memory_options;
+
+/*
+ * Entries of an option table that fill in `its`, a memory_options *.
+ */
+#define MEMORY_OPTIONS(its)                                                                        \
+    option_integer('c', "cells", &(its)->n_cells, 2, MEMORY_MOST_CELLS),                           \
+        option_integer(0, "ctx-size", &(its)->n_cells, 2, MEMORY_MOST_CELLS),                      \
+        option_choice(0, "cache-type-k", &(its)->k_type, memory_type_names),                       \
+        option_choice(0, "cache-type-v", &(its)->v_type, memory_type_names),                       \
+        option_choice(0, "ctk", &(its)->k_type, memory_type_names),                                \
+        option_choice(0, "ctv", &(its)->v_type, memory_type_names),                                \
+        option_choice(0, "cache-rotate", &(its)->rotation, memory_rotation_names),                 \
+        option_integer('t', "threads", &(its)->n_threads, 1, 512),                                 \
+        option_integer(0, "ubatch", &(its)->n_ubatch, 1, 65536)
 
 /* The row types by name, as option_choice wants them. */
 extern const char *const memory_type_names[];
