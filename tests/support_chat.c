@@ -42,9 +42,14 @@ static void run_segment(const block_context *c, uint32_t segment, const cellar_s
     }
 }
 
-static cellar_status run_with_state(const model *m, const block_context *c, cellar_error *error)
+/* The state comes behind the last layer. */
+static cellar_status run_with_state(const model *m, uint32_t layer, const block_context *c,
+                                    cellar_error *error)
 {
-    cellar_status status = inner_architecture->run_layers(m, c, error);
+    cellar_status status = inner_architecture->run_layer(m, layer, c, error);
+    if (layer + 1 < m->n_layers) {
+        return status;
+    }
     for (uint32_t s = 0; status == CELLAR_OK && s < c->place.n_segments; s++) {
         cellar_states states;
         status = cellar_get_states(c->memory, c->ubatch, s, &states, error);
@@ -58,7 +63,7 @@ static cellar_status run_with_state(const model *m, const block_context *c, cell
 static void add_state(model *m)
 {
     static const uint32_t size = WIDTH;
-    static model_architecture with_state = {.name = "llama", .run_layers = run_with_state};
+    static model_architecture with_state = {.name = "llama", .run_layer = run_with_state};
     inner_architecture = m->architecture;
     m->architecture = &with_state;
     assert_int_equal(m->n_memory_layers, STATE_LAYER);

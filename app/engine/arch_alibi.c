@@ -58,6 +58,6 @@ static cellar_status load_mpt(model *m, cellar_error *error)
 }
 
 const model_architecture model_architecture_bloom = {
-    .name = "bloom", .load = load_bloom, .run_layers = transformer_run_layers};
+    .name = "bloom", .load = load_bloom, .run_layer = transformer_run_layer};
 const model_architecture model_architecture_mpt = {
-    .name = "mpt", .load = load_mpt, .run_layers = transformer_run_layers};
+    .name = "mpt", .load = load_mpt, .run_layer = transformer_run_layer};

@@ -73,6 +73,6 @@ static cellar_status load_cohere2(model *m, cellar_error *error)
 }
 
 const model_architecture model_architecture_command_r = {
-    .name = "command-r", .load = load_command_r, .run_layers = transformer_run_layers};
+    .name = "command-r", .load = load_command_r, .run_layer = transformer_run_layer};
 const model_architecture model_architecture_cohere2 = {
-    .name = "cohere2", .load = load_cohere2, .run_layers = transformer_run_layers};
+    .name = "cohere2", .load = load_cohere2, .run_layer = transformer_run_layer};

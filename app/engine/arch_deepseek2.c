@@ -250,28 +250,24 @@ static cellar_status load(model *m, cellar_error *error)
 
 /* ---- running ----------------------------------------------------------------------------------- */
 
-static cellar_status run_layers(const model *m, const block_context *c, cellar_error *error)
+static cellar_status run_layer(const model *m, uint32_t i, const block_context *c,
+                               cellar_error *error)
 {
-    const deepseek_layer *layers = m->layers;
-    for (uint32_t i = 0; i < m->n_layers; i++) {
-        if (block_is_stopped(c)) {
-            return report(error, CELLAR_REFUSED, i, "stopped by the caller");
-        }
-        block_norm_run(&layers[i].attention_norm, c, c->x, c->h, c->n_tokens);
-        cellar_status status = block_latent_attention_run(&layers[i].attention, c, c->h, c->added,
-                                                          c->x, error);
-        if (status != CELLAR_OK) {
-            return status;
-        }
-        block_norm_run(&layers[i].ffn_norm, c, c->x, c->h, c->n_tokens);
-        if (layers[i].experts.n > 0) {
-            block_experts_run(&layers[i].experts, c, c->h, c->added, c->x);
-        } else {
-            block_ffn_run(&layers[i].ffn, c, c->h, c->added, c->x);
-        }
+    const deepseek_layer *layer = (const deepseek_layer *)m->layers + i;
+    block_norm_run(&layer->attention_norm, c, c->x, c->h, c->n_tokens);
+    cellar_status status = block_latent_attention_run(&layer->attention, c, c->h, c->added, c->x,
+                                                      error);
+    if (status != CELLAR_OK) {
+        return status;
+    }
+    block_norm_run(&layer->ffn_norm, c, c->x, c->h, c->n_tokens);
+    if (layer->experts.n > 0) {
+        block_experts_run(&layer->experts, c, c->h, c->added, c->x);
+    } else {
+        block_ffn_run(&layer->ffn, c, c->h, c->added, c->x);
     }
     return CELLAR_OK;
 }
 
 const model_architecture model_architecture_deepseek2 = {
-    .name = "deepseek2", .load = load, .run_layers = run_layers};
+    .name = "deepseek2", .load = load, .run_layer = run_layer};

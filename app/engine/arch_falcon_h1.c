@@ -64,4 +64,4 @@ static cellar_status load(model *m, cellar_error *error)
 }
 
 const model_architecture model_architecture_falcon_h1 = {
-    .name = "falcon-h1", .load = load, .run_layers = hybrid_run_layers};
+    .name = "falcon-h1", .load = load, .run_layer = hybrid_run_layer};

@@ -86,8 +86,8 @@ static cellar_status load_gemma3(model *m, cellar_error *error)
 }
 
 const model_architecture model_architecture_gemma = {
-    .name = "gemma", .load = load_gemma, .run_layers = transformer_run_layers};
+    .name = "gemma", .load = load_gemma, .run_layer = transformer_run_layer};
 const model_architecture model_architecture_gemma2 = {
-    .name = "gemma2", .load = load_gemma2, .run_layers = transformer_run_layers};
+    .name = "gemma2", .load = load_gemma2, .run_layer = transformer_run_layer};
 const model_architecture model_architecture_gemma3 = {
-    .name = "gemma3", .load = load_gemma3, .run_layers = transformer_run_layers};
+    .name = "gemma3", .load = load_gemma3, .run_layer = transformer_run_layer};

@@ -241,25 +241,24 @@ static cellar_status load(model *m, cellar_error *error)
             return status;
         }
     }
-    /*
-     * The inputs stay while blocks run; whatever else is needed is cut off behind them. To begin with that
-     * is a row of the embedding, which is as long as a token's inputs.
-     */
     const gemma4_parts *parts = m->parts;
-    uint64_t kept = block_room((uint64_t)m->n_layers * parts->width);
-    status = model_need_scratch(m, kept + (m->scratch > kept ? m->scratch : kept), error);
+    m->kept = block_room((uint64_t)m->n_layers * parts->width);
+    status = model_need_scratch(m, m->kept, error); /* begin() reads rows as long as that */
     return status == CELLAR_OK ? model_load_output(m, BLOCK_NORM_RMS, shape.plan.epsilon, error)
                                : status;
 }
 
 /* ---- running ----------------------------------------------------------------------------------- */
 
-/* inputs [n_tokens][n_layers * width], from the embedded tokens in c->x. */
-static void compute_inputs(const model *m, const block_context *c, float *inputs)
+/* c->kept [n_tokens][n_layers * width]: the inputs, from the embedded tokens in c->x. */
+static void begin(const model *m, const block_context *c)
 {
     const gemma4_parts *parts = m->parts;
+    if (parts->width == 0) {
+        return;
+    }
     const block_weight *w = &parts->embedding;
-    float *row = c->scratch; /* behind the inputs, of one token at a time */
+    float *row = c->scratch, *inputs = c->kept; /* row: of one token at a time */
     const block_product product = {.linear = &parts->model_proj, .x = c->x, .y = inputs};
     block_multiply(c, &product, 1, c->n_tokens);
     const float half_root = 0.70710678118654752440f; /* sqrt(1/2) */
@@ -281,7 +280,7 @@ static void compute_inputs(const model *m, const block_context *c, float *inputs
 }
 
 /* x += norm(proj(gelu(gate x) * input)) */
-static void add_input(const model *m, uint32_t layer, const block_context *c, const float *inputs)
+static void add_input(const model *m, uint32_t layer, const block_context *c)
 {
     const gemma4_parts *parts = m->parts;
     const gemma4_layer *its = &parts->layers[layer];
@@ -290,7 +289,7 @@ static void add_input(const model *m, uint32_t layer, const block_context *c, co
     const block_product gate = {.linear = &its->gate, .x = c->x, .y = hidden};
     block_multiply_activated(c, &gate, 1, BLOCK_GELU, c->n_tokens);
     for (uint32_t t = 0; t < c->n_tokens; t++) {
-        const float *input = inputs + ((size_t)t * m->n_layers + layer) * width;
+        const float *input = c->kept + ((size_t)t * m->n_layers + layer) * width;
         for (uint32_t i = 0; i < width; i++) {
             hidden[(size_t)t * width + i] *= input[i];
         }
@@ -304,34 +303,21 @@ static void add_input(const model *m, uint32_t layer, const block_context *c, co
     }
 }
 
-static cellar_status run_layers(const model *m, const block_context *c, cellar_error *error)
+static cellar_status run_layer(const model *m, uint32_t i, const block_context *c,
+                               cellar_error *error)
 {
-    const transformer_layer *layers = m->layers;
     const gemma4_parts *parts = m->parts;
-    block_context inner = *c;
-    float *inputs = block_cut(&inner.scratch, c, (uint64_t)m->n_layers * parts->width);
-    if (parts->width > 0) {
-        compute_inputs(m, &inner, inputs);
+    cellar_status status = transformer_run_layer(m, i, c, error);
+    if (status == CELLAR_OK && parts->width > 0) {
+        add_input(m, i, c);
     }
-    for (uint32_t i = 0; i < m->n_layers; i++) {
-        if (block_is_stopped(c)) {
-            return report(error, CELLAR_REFUSED, i, "stopped by the caller");
-        }
-        cellar_status status = transformer_run_layer(&layers[i], &inner, error);
-        if (status != CELLAR_OK) {
-            return status;
-        }
-        if (parts->width > 0) {
-            add_input(m, i, &inner, inputs);
-        }
-        float scale = parts->layers[i].output_scale;
-        size_t n = (size_t)c->n_tokens * c->n_embd;
-        for (size_t j = 0; scale != 1 && j < n; j++) {
-            c->x[j] *= scale;
-        }
+    float scale = parts->layers[i].output_scale;
+    size_t n = (size_t)c->n_tokens * c->n_embd;
+    for (size_t j = 0; scale != 1 && j < n; j++) {
+        c->x[j] *= scale;
     }
-    return CELLAR_OK;
+    return status;
 }
 
 const model_architecture model_architecture_gemma4 = {
-    .name = "gemma4", .load = load, .run_layers = run_layers};
+    .name = "gemma4", .load = load, .begin = begin, .run_layer = run_layer};

@@ -67,8 +67,8 @@ static cellar_status load_granite_swa(model *m, cellar_error *error)
 }
 
 const model_architecture model_architecture_granite = {
-    .name = "granite", .load = load_granite, .run_layers = transformer_run_layers};
+    .name = "granite", .load = load_granite, .run_layer = transformer_run_layer};
 const model_architecture model_architecture_granitemoe = {
-    .name = "granitemoe", .load = load_granitemoe, .run_layers = transformer_run_layers};
+    .name = "granitemoe", .load = load_granitemoe, .run_layer = transformer_run_layer};
 const model_architecture model_architecture_granite_swa = {
-    .name = "granite_swa", .load = load_granite_swa, .run_layers = transformer_run_layers};
+    .name = "granite_swa", .load = load_granite_swa, .run_layer = transformer_run_layer};

@@ -84,4 +84,4 @@ static cellar_status load(model *m, cellar_error *error)
 }
 
 const model_architecture model_architecture_lfm2 = {
-    .name = "lfm2", .load = load, .run_layers = hybrid_run_layers};
+    .name = "lfm2", .load = load, .run_layer = hybrid_run_layer};

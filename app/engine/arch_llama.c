@@ -27,4 +27,4 @@ static cellar_status load(model *m, cellar_error *error)
 }
 
 const model_architecture model_architecture_llama = {
-    .name = "llama", .load = load, .run_layers = transformer_run_layers};
+    .name = "llama", .load = load, .run_layer = transformer_run_layer};

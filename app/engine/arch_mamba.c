@@ -46,4 +46,4 @@ static cellar_status load(model *m, cellar_error *error)
 }
 
 const model_architecture model_architecture_mamba = {
-    .name = "mamba", .load = load, .run_layers = hybrid_run_layers};
+    .name = "mamba", .load = load, .run_layer = hybrid_run_layer};

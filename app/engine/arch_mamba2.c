@@ -30,4 +30,4 @@ static cellar_status load(model *m, cellar_error *error)
 }
 
 const model_architecture model_architecture_mamba2 = {
-    .name = "mamba2", .load = load, .run_layers = hybrid_run_layers};
+    .name = "mamba2", .load = load, .run_layer = hybrid_run_layer};

@@ -53,4 +53,4 @@ static cellar_status load(model *m, cellar_error *error)
 }
 
 const model_architecture model_architecture_phi3 = {
-    .name = "phi3", .load = load, .run_layers = transformer_run_layers};
+    .name = "phi3", .load = load, .run_layer = transformer_run_layer};

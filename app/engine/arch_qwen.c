@@ -54,10 +54,10 @@ static cellar_status load_qwen3moe(model *m, cellar_error *error)
 }
 
 const model_architecture model_architecture_qwen2 = {
-    .name = "qwen2", .load = load_qwen2, .run_layers = transformer_run_layers};
+    .name = "qwen2", .load = load_qwen2, .run_layer = transformer_run_layer};
 const model_architecture model_architecture_qwen2moe = {
-    .name = "qwen2moe", .load = load_qwen2moe, .run_layers = transformer_run_layers};
+    .name = "qwen2moe", .load = load_qwen2moe, .run_layer = transformer_run_layer};
 const model_architecture model_architecture_qwen3 = {
-    .name = "qwen3", .load = load_qwen3, .run_layers = transformer_run_layers};
+    .name = "qwen3", .load = load_qwen3, .run_layer = transformer_run_layer};
 const model_architecture model_architecture_qwen3moe = {
-    .name = "qwen3moe", .load = load_qwen3moe, .run_layers = transformer_run_layers};
+    .name = "qwen3moe", .load = load_qwen3moe, .run_layer = transformer_run_layer};

@@ -102,4 +102,4 @@ static cellar_status load(model *m, cellar_error *error)
 }
 
 const model_architecture model_architecture_qwen2vl = {
-    .name = "qwen2vl", .load = load, .run_layers = transformer_run_layers};
+    .name = "qwen2vl", .load = load, .run_layer = transformer_run_layer};

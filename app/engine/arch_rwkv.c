@@ -41,8 +41,10 @@ typedef struct rwkv_plan {
 
 /* ---- running ----------------------------------------------------------------------------------- */
 
-static cellar_status run_layer(const rwkv_layer *layer, const block_context *c, cellar_error *error)
+static cellar_status run_layer(const model *m, uint32_t i, const block_context *c,
+                               cellar_error *error)
 {
+    const rwkv_layer *layer = (const rwkv_layer *)m->layers + i;
     block_norm_run(&layer->time_norm, c, c->x, c->h, c->n_tokens);
     cellar_status status =
         layer->is_seven ? block_rwkv7_time_run(&layer->time.seven, c, c->h, c->added, c->x, error)
@@ -52,25 +54,10 @@ static cellar_status run_layer(const rwkv_layer *layer, const block_context *c, 
     }
     block_norm_run(&layer->channel_norm, c, c->x, c->h, c->n_tokens);
     block_rwkv_channels_run(&layer->channels, c, c->h, c->added, c->x);
-    for (size_t i = 0; layer->output_scale != 1 && i < (size_t)c->n_tokens * c->n_embd; i++) {
-        c->x[i] *= layer->output_scale;
+    for (size_t j = 0; layer->output_scale != 1 && j < (size_t)c->n_tokens * c->n_embd; j++) {
+        c->x[j] *= layer->output_scale;
     }
     return cellar_confirm(c->memory, c->ubatch, layer->memory_layer, error);
-}
-
-static cellar_status run_layers(const model *m, const block_context *c, cellar_error *error)
-{
-    const rwkv_layer *layers = m->layers;
-    for (uint32_t i = 0; i < m->n_layers; i++) {
-        if (block_is_stopped(c)) {
-            return report(error, CELLAR_REFUSED, i, "stopped by the caller");
-        }
-        cellar_status status = run_layer(&layers[i], c, error);
-        if (status != CELLAR_OK) {
-            return status;
-        }
-    }
-    return CELLAR_OK;
 }
 
 /* ---- loading: what both have ------------------------------------------------------------------- */
@@ -232,7 +219,7 @@ static cellar_status load_six(model *m, cellar_error *error)
 }
 
 const model_architecture model_architecture_rwkv6 = {
-    .name = "rwkv6", .load = load_six, .run_layers = run_layers};
+    .name = "rwkv6", .load = load_six, .run_layer = run_layer};
 
 /* ---- RWKV-7 ------------------------------------------------------------------------------------ */
 
@@ -296,7 +283,7 @@ static cellar_status load_seven_layer(model *m, uint32_t i, const rwkv_plan *pla
 {
     rwkv_layer *to = (rwkv_layer *)m->layers + i;
     to->is_seven = true;
-    to->channels.n_kept = m->n_embd;
+    m->kept = block_room(m->n_embd); /* the values of the first layer */
     cellar_status status;
     if ((status = load_common(m, i, plan, to, error)) ||
         (status = load_seven_time(m, i, plan, &to->time.seven, error))) {
@@ -328,4 +315,4 @@ static cellar_status load_seven(model *m, cellar_error *error)
 }
 
 const model_architecture model_architecture_rwkv7 = {
-    .name = "rwkv7", .load = load_seven, .run_layers = run_layers};
+    .name = "rwkv7", .load = load_seven, .run_layer = run_layer};

@@ -21,4 +21,4 @@ static cellar_status load(model *m, cellar_error *error)
 }
 
 const model_architecture model_architecture_starcoder2 = {
-    .name = "starcoder2", .load = load, .run_layers = transformer_run_layers};
+    .name = "starcoder2", .load = load, .run_layer = transformer_run_layer};

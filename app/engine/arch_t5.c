@@ -350,30 +350,24 @@ static cellar_status run_encoder_layer(const model *m, uint32_t layer, const blo
                                        cellar_error *error)
 {
     const t5_encoder *encoder = m->parts;
-    return transformer_run_layer(&encoder->layers[layer], c, error);
+    return transformer_run(&encoder->layers[layer], c, error);
 }
 
-static cellar_status run_layers(const model *m, const block_context *c, cellar_error *error)
+static cellar_status run_layer(const model *m, uint32_t i, const block_context *c,
+                               cellar_error *error)
 {
-    const t5_decoder_layer *layers = m->layers;
-    for (uint32_t i = 0; i < m->n_layers; i++) {
-        if (block_is_stopped(c)) {
-            return report(error, CELLAR_REFUSED, i, "stopped by the caller");
-        }
-        const t5_decoder_layer *layer = &layers[i];
-        block_norm_run(&layer->attention_norm, c, c->x, c->h, c->n_tokens);
-        cellar_status status = block_attention_run(&layer->attention, c, c->h, c->added, c->x,
-                                                   error);
-        if (status != CELLAR_OK) {
-            return status;
-        }
-        block_norm_run(&layer->cross_norm, c, c->x, c->h, c->n_tokens);
-        block_cross_attention_run(&layer->cross, c, c->h, c->added, c->x);
-        block_norm_run(&layer->ffn_norm, c, c->x, c->h, c->n_tokens);
-        block_ffn_run(&layer->ffn, c, c->h, c->added, c->x);
+    const t5_decoder_layer *layer = (const t5_decoder_layer *)m->layers + i;
+    block_norm_run(&layer->attention_norm, c, c->x, c->h, c->n_tokens);
+    cellar_status status = block_attention_run(&layer->attention, c, c->h, c->added, c->x, error);
+    if (status != CELLAR_OK) {
+        return status;
     }
+    block_norm_run(&layer->cross_norm, c, c->x, c->h, c->n_tokens);
+    block_cross_attention_run(&layer->cross, c, c->h, c->added, c->x);
+    block_norm_run(&layer->ffn_norm, c, c->x, c->h, c->n_tokens);
+    block_ffn_run(&layer->ffn, c, c->h, c->added, c->x);
     return CELLAR_OK;
 }
 
 const model_architecture model_architecture_t5 = {
-    .name = "t5", .load = load, .run_layers = run_layers, .run_encoder_layer = run_encoder_layer};
+    .name = "t5", .load = load, .run_layer = run_layer, .run_encoder_layer = run_encoder_layer};

@@ -39,8 +39,7 @@ void block_rwkv_mix(const block_context *c, uint32_t width, const float *x, cons
 
 uint64_t block_rwkv_channels_scratch(const block_rwkv_channels *block)
 {
-    return block_room(block->n_kept) + 3 * block_room(block->n_embd) +
-           block_room(block->key.weight.n_out);
+    return 3 * block_room(block->n_embd) + block_room(block->key.weight.n_out);
 }
 
 void block_rwkv_channels_run(const block_rwkv_channels *block, const block_context *c,
@@ -48,7 +47,6 @@ void block_rwkv_channels_run(const block_rwkv_channels *block, const block_conte
 {
     const uint32_t n = block->n_embd;
     float *left = c->scratch;
-    block_cut(&left, c, block->n_kept);
     float *previous = block_cut(&left, c, n), *mixed = block_cut(&left, c, n);
     float *r = block_cut(&left, c, n), *hidden = block_cut(&left, c, block->key.weight.n_out);
     const bool has_r = block_has(&block->receptance);

@@ -33,7 +33,6 @@ void block_rwkv_mix(const block_context *c, uint32_t width, const float *x, cons
 /* out = [sigmoid(receptance(mix(l_r))) *] value(relu(key(mix(l_k)))^2) */
 typedef struct block_rwkv_channels {
     uint32_t memory_layer, n_embd;
-    uint32_t n_kept; /* numbers for each token at the front of the scratch room, not touched */
     const float *l_k, *l_r;  /* [n_embd] */
     block_linear key, value; /* [n_ff][n_embd], [n_embd][n_ff] */
     block_linear receptance; /* [n_embd][n_embd], or none */
@@ -72,8 +71,7 @@ cellar_status block_rwkv6_time_run(const block_rwkv6_time *block, const block_co
  * v += (v of the first layer - v) * sigmoid(v_up(v_down(mix_v)))                 but in the first layer
  * z = k * k_k, each head divided by its length;   k = k * (1 + (a - 1) * k_a);   with S [k][v]:
  * S = decay * S + (a z) (-z S) + k v;   y = r S;   out((norm(y) + (r * k * r_k summed) v) * g)
- * The up matrices have biases. v of the first layer is at the front of the scratch room, where no
- * block of the model may write: n_embd numbers for each token.
+ * The up matrices have biases. v of the first layer stays in c->kept, [n_tokens][n_embd].
  */
 typedef struct block_rwkv7_time {
     uint32_t memory_layer, n_embd, n_heads; /* n_heads divides n_embd */

@@ -167,7 +167,7 @@ static void finish(const time_job *job)
 
 uint64_t block_rwkv7_time_scratch(const block_rwkv7_time *block)
 {
-    return (4 + 2 * N_MIXED) * block_room(block->n_embd) + block_room(block->w_down.weight.n_out) +
+    return (3 + 2 * N_MIXED) * block_room(block->n_embd) + block_room(block->w_down.weight.n_out) +
            block_room(block->a_down.weight.n_out) + block_room(block->v_down.weight.n_out) +
            block_room(block->g_down.weight.n_out);
 }
@@ -182,7 +182,7 @@ cellar_status block_rwkv7_time_run(const block_rwkv7_time *block, const block_co
     const uint32_t n = block->n_embd;
     float *left = c->scratch;
     time_job job = {.its = block, .c = c, .x = x};
-    job.first_v = block_cut(&left, c, n);
+    job.first_v = c->kept;
     job.previous = block_cut(&left, c, n);
     job.y = block_cut(&left, c, n);
     job.told = block_cut(&left, c, n);

@@ -3,7 +3,7 @@
  *
  * The buffers of a block_context lie in one block, each at the start of a cache line:
  *
- *     x | h | added | scratch | tokens | wanted | encodings        [n_ubatch][its width] each
+ *     x | h | added | scratch | kept | tokens | wanted | encodings        [n_ubatch][its width] each
  *
  * Logits: the rows of x that are wanted are gathered into h, normed there and multiplied by
  * the output matrix straight into the caller's rows. A micro-batch may hold the batch's tokens in any
@@ -20,10 +20,11 @@
 #include <string.h>
 
 #include "engine/encoder.h"
+#include "engine/engine_memory.h"
 #include "report.h"
 
 #define LINE 64u /* bytes of a cache line */
-#define N_BUFFERS 7u
+#define N_BUFFERS 8u
 
 /* A token of a micro-batch whose logits are wanted. */
 typedef struct wanted_token {
@@ -81,16 +82,12 @@ static cellar_status make_buffers(engine *e, cellar_error *error)
 {
     block_context *c = &e->context;
     uint64_t embd = e->model->n_embd;
-    const uint64_t widths[N_BUFFERS] = {embd,
-                                        embd,
-                                        embd,
-                                        e->model->scratch,
-                                        1,
-                                        WANTED_WIDTH,
-                                        e->model->encoder == NULL ? 0 : POINTER_WIDTH};
+    const uint64_t widths[N_BUFFERS] = {
+        embd,           embd, embd,         e->model->scratch,
+        e->model->kept, 1,    WANTED_WIDTH, e->model->encoder == NULL ? 0 : POINTER_WIDTH};
     float *tokens, *wanted, *encodings;
-    float **buffers[N_BUFFERS] = {&c->x,   &c->h,   &c->added, &c->scratch,
-                                  &tokens, &wanted, &encodings};
+    float **buffers[N_BUFFERS] = {&c->x,    &c->h,   &c->added, &c->scratch,
+                                  &c->kept, &tokens, &wanted,   &encodings};
     size_t starts[N_BUFFERS];
     bool fits = true;
     e->buffer_bytes = 0;
@@ -112,88 +109,6 @@ static cellar_status make_buffers(engine *e, cellar_error *error)
     return CELLAR_OK;
 }
 
-/* Micro-batches are never larger than the memory. */
-static uint32_t usable_ubatch(const engine_options *options)
-{
-    return options->n_ubatch < options->n_cells ? options->n_ubatch : options->n_cells;
-}
-
-/* What the memory of an engine has to be; `layers` are freed by whoever had them made. */
-typedef struct memory_description {
-    cellar_config config; /* the workers' context is missing */
-    cellar_layer *layers; /* [n_layers], which config.layers points to */
-} memory_description;
-
-static cellar_status describe_memory(const model *m, const engine_options *options,
-                                     memory_description *out, cellar_error *error)
-{
-    uint32_t n_layers = m->n_memory_layers, n_pools = options->n_pools > 0 ? options->n_pools : 1;
-    out->layers = malloc(n_layers * sizeof *out->layers);
-    if (out->layers == NULL) {
-        return report(error, CELLAR_NO_MEMORY, -1, "no memory for %" PRIu32 " layers", n_layers);
-    }
-    for (uint32_t i = 0; i < n_layers; i++) {
-        out->layers[i] = m->memory_layers[i];
-        out->layers[i].k_type = options->k_type;
-        out->layers[i].v_type = options->v_type;
-        if (m->near_divisors != NULL && options->n_cells / n_pools <= m->near_context) {
-            out->layers[i].rope.factors = m->near_divisors;
-        }
-        /* A row that is both K and V cannot be turned, and a state is no row. */
-        if (out->layers[i].kind == CELLAR_LAYER_ATTENTION && !out->layers[i].v_in_k) {
-            out->layers[i].rotate_k = options->rotate_k;
-            out->layers[i].rotate_v = options->rotate_v;
-        }
-    }
-    out->config = cellar_config_init();
-    out->config.n_layers = n_layers;
-    out->config.layers = out->layers;
-    out->config.n_cells = options->n_cells;
-    out->config.n_pools = options->n_pools;
-    out->config.split = options->split;
-    out->config.n_ubatch = usable_ubatch(options);
-    out->config.cpu_mask = options->cpu_mask;
-    out->config.n_sequences = options->n_sequences > 0 ? options->n_sequences : options->n_pools;
-    out->config.is_window_full = options->is_window_full;
-    out->config.rollback_bytes = options->rollback_bytes;
-    out->config.checkpoint_bytes = options->checkpoint_bytes;
-    out->config.checkpoint_interval = options->checkpoint_interval;
-    out->config.budget_bytes = options->budget_bytes;
-    out->config.workers.n = options->n_threads;
-    out->config.workers.run = block_workers_run;
-    return CELLAR_OK;
-}
-
-/* How much was asked for in vain, and what to do about it. */
-static cellar_status report_no_room(const cellar_config *config, cellar_error *error)
-{
-    cellar_sizes sizes;
-    cellar_status status = cellar_measure(config, &sizes, error);
-    if (status != CELLAR_OK) {
-        return status;
-    }
-    return report(error, CELLAR_NO_MEMORY, -1,
-                  "no memory for %" PRIu32 " cells, which take %.1f MiB: use fewer (-c) or smaller "
-                  "rows (--cache-type-k, --cache-type-v)",
-                  config->n_cells, (double)sizes.total / (1024.0 * 1024.0));
-}
-
-static cellar_status make_memory(engine *e, const engine_options *options, cellar_error *error)
-{
-    memory_description its;
-    cellar_status status = describe_memory(e->model, options, &its, error);
-    if (status != CELLAR_OK) {
-        return status;
-    }
-    its.config.workers.context = &e->workers;
-    status = cellar_create(&its.config, &e->memory, error);
-    if (status == CELLAR_NO_MEMORY) {
-        status = report_no_room(&its.config, error);
-    }
-    free(its.layers);
-    return status;
-}
-
 static cellar_status make_encoder(engine *e, const engine_options *options, cellar_error *error)
 {
     if (e->model->encoder == NULL) {
@@ -206,18 +121,6 @@ static cellar_status make_encoder(engine *e, const engine_options *options, cell
                                  .n_threads = options->n_threads,
                                  .workers = &e->workers};
     return encoder_create(e->model, &its, &e->encoder, error);
-}
-
-cellar_status engine_plan(const model *m, const engine_options *options,
-                          cellar_bytes_visitor visitor, void *context, cellar_error *error)
-{
-    memory_description its;
-    cellar_status status = describe_memory(m, options, &its, error);
-    if (status == CELLAR_OK) {
-        status = cellar_visit_plan(&its.config, visitor, context, error);
-        free(its.layers);
-    }
-    return status;
 }
 
 cellar_status engine_create(const model *m, const engine_options *options, engine **out,
@@ -235,7 +138,7 @@ cellar_status engine_create(const model *m, const engine_options *options, engin
     }
     e->model = m;
     e->n_cells = options->n_cells;
-    e->n_ubatch = usable_ubatch(options);
+    e->n_ubatch = engine_usable_ubatch(options);
     if (options->table != NULL) {
         e->table = *options->table;
     } else {
@@ -243,7 +146,7 @@ cellar_status engine_create(const model *m, const engine_options *options, engin
     }
     cellar_status status;
     if ((status = threads_create(options->n_threads, &e->workers.threads, error)) != CELLAR_OK ||
-        (status = make_memory(e, options, error)) != CELLAR_OK ||
+        (status = engine_make_memory(m, options, &e->workers, &e->memory, error)) != CELLAR_OK ||
         (status = make_encoder(e, options, error)) != CELLAR_OK ||
         (status = make_buffers(e, error)) != CELLAR_OK) {
         engine_destroy(e);
@@ -469,6 +372,24 @@ static void enter(engine *e, const cellar_batch *batch, uint32_t number,
     embed(e, ubatch->n_tokens);
 }
 
+/* Between layers the caller may stop. */
+static cellar_status run_layers(const model *m, const block_context *c, cellar_error *error)
+{
+    if (m->architecture->begin != NULL) {
+        m->architecture->begin(m, c);
+    }
+    for (uint32_t i = 0; i < m->n_layers; i++) {
+        if (block_is_stopped(c)) {
+            return report(error, CELLAR_REFUSED, i, "stopped by the caller");
+        }
+        cellar_status status = m->architecture->run_layer(m, i, c, error);
+        if (status != CELLAR_OK) {
+            return status;
+        }
+    }
+    return CELLAR_OK;
+}
+
 static cellar_status compute(engine *e, const cellar_batch *batch, const logits_request *request,
                              cellar_error *error)
 {
@@ -480,7 +401,7 @@ static cellar_status compute(engine *e, const cellar_batch *batch, const logits_
             return status;
         }
         enter(e, batch, i, &ubatch);
-        status = e->model->architecture->run_layers(e->model, &e->context, error);
+        status = run_layers(e->model, &e->context, error);
         if (status != CELLAR_OK) {
             return status;
         }

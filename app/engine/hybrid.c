@@ -47,17 +47,8 @@ static cellar_status run_layer(const hybrid_layer *layer, const block_context *c
     return status;
 }
 
-cellar_status hybrid_run_layers(const model *m, const block_context *c, cellar_error *error)
+cellar_status hybrid_run_layer(const model *m, uint32_t layer, const block_context *c,
+                               cellar_error *error)
 {
-    const hybrid_layer *layers = m->layers;
-    for (uint32_t i = 0; i < m->n_layers; i++) {
-        if (block_is_stopped(c)) {
-            return report(error, CELLAR_REFUSED, i, "stopped by the caller");
-        }
-        cellar_status status = run_layer(&layers[i], c, error);
-        if (status != CELLAR_OK) {
-            return status;
-        }
-    }
-    return CELLAR_OK;
+    return run_layer((const hybrid_layer *)m->layers + layer, c, error);
 }

@@ -39,8 +39,9 @@ typedef struct hybrid_layer {
     block_experts experts; /* in the place of ffn, if there are any */
 } hybrid_layer;
 
-/* model_architecture.run_layers for models whose m->layers are hybrid_layers. */
-cellar_status hybrid_run_layers(const model *m, const block_context *c, cellar_error *error);
+/* model_architecture.run_layer for models whose m->layers are hybrid_layers. */
+cellar_status hybrid_run_layer(const model *m, uint32_t layer, const block_context *c,
+                               cellar_error *error);
 
 /* ---- loading ----------------------------------------------------------------------------------- */
 

@@ -36,8 +36,11 @@ typedef struct model model;
 typedef struct model_architecture {
     const char *name; /* value of general.architecture */
     cellar_status (*load)(model *m, cellar_error *error);
-    /* Take the residual stream c->x of a micro-batch through all layers. */
-    cellar_status (*run_layers)(const model *m, const block_context *c, cellar_error *error);
+    /* What comes before the first layer of a micro-batch, with the embedded tokens in c->x; may be NULL. */
+    void (*begin)(const model *m, const block_context *c);
+    /* Take the residual stream c->x of a micro-batch through one layer. */
+    cellar_status (*run_layer)(const model *m, uint32_t layer, const block_context *c,
+                               cellar_error *error);
     /* Take c->x through one layer of the encoder; NULL: the architecture has none. */
     cellar_status (*run_encoder_layer)(const model *m, uint32_t layer, const block_context *c,
                                        cellar_error *error);
@@ -95,6 +98,7 @@ struct model {
     float logit_softcap; /* > 0: softcap * tanh(logit / softcap); 0: none */
 
     uint64_t scratch; /* numbers for each token that the largest block needs */
+    uint64_t kept;    /* and that one layer leaves to those behind it, beside x; 0: none */
 
     struct model_copy *copies; /* list of everything the model allocated */
     uint64_t copied_bytes;     /* in it */

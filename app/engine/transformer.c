@@ -1,12 +1,10 @@
 /*
- * transformer.c: one layer after another, each in two halves.
+ * transformer.c: a layer in two halves.
  *
  * What a half gives is added to x where it is made (block_multiply) when nothing else has to happen
- * to it, and by a pass of its own otherwise. The caller may stop between layers.
+ * to it, and by a pass of its own otherwise.
  */
 #include "engine/transformer.h"
-
-#include "report.h"
 
 static const float *normed(const block_norm *norm, const block_context *c)
 {
@@ -48,8 +46,8 @@ static void run_ffn(const transformer_layer *layer, const block_context *c, cons
     }
 }
 
-cellar_status transformer_run_layer(const transformer_layer *layer, const block_context *c,
-                                    cellar_error *error)
+cellar_status transformer_run(const transformer_layer *layer, const block_context *c,
+                              cellar_error *error)
 {
     bool plain = is_plain(&layer->attention_after, layer->residual_scale);
     const float *from = normed(&layer->attention_norm, c);
@@ -62,26 +60,11 @@ cellar_status transformer_run_layer(const transformer_layer *layer, const block_
         add(&layer->attention_after, layer->residual_scale, c);
     }
     run_ffn(layer, c, layer->is_parallel ? from : normed(&layer->ffn_norm, c));
-    if (layer->output_scale != 0 && layer->output_scale != 1) {
-        size_t n = (size_t)c->n_tokens * c->n_embd;
-        for (size_t i = 0; i < n; i++) {
-            c->x[i] *= layer->output_scale;
-        }
-    }
     return CELLAR_OK;
 }
 
-cellar_status transformer_run_layers(const model *m, const block_context *c, cellar_error *error)
+cellar_status transformer_run_layer(const model *m, uint32_t layer, const block_context *c,
+                                    cellar_error *error)
 {
-    const transformer_layer *layers = m->layers;
-    for (uint32_t i = 0; i < m->n_layers; i++) {
-        if (block_is_stopped(c)) {
-            return report(error, CELLAR_REFUSED, i, "stopped by the caller");
-        }
-        cellar_status status = transformer_run_layer(&layers[i], c, error);
-        if (status != CELLAR_OK) {
-            return status;
-        }
-    }
-    return CELLAR_OK;
+    return transformer_run((const transformer_layer *)m->layers + layer, c, error);
 }

@@ -4,11 +4,10 @@
  *
  *     x += scale * norm2(attention(norm1(x)))
  *     x += scale * norm4(feed_forward(norm3(x)))
- *     x *= output_scale
  *
  * Every norm may be absent; the feed-forward may be a mixture of experts; or both halves read
  * norm1(x) (is_parallel, as in Cohere's models). An architecture fills in the parts and gives
- * transformer_run_layers, or calls transformer_run_layer itself where more happens between layers.
+ * transformer_run_layer, or calls transformer_run from its own where more happens to x.
  *
  * Loading is the same for most, too: an architecture writes down in a transformer_plan what its
  * layers have in common, reads the keys that are its own, and has transformer_load do the rest.
@@ -30,15 +29,15 @@ typedef struct transformer_layer {
     block_norm ffn_after;  /* 4 */
     bool is_parallel;      /* the feed-forward reads what attention reads; norm 3 is not used */
     float residual_scale;  /* of what is added; 1 or 0: as it is */
-    float output_scale;    /* of the whole; 1 or 0: as it is */
 } transformer_layer;
 
 /* Take c->x through one layer. Statuses: block_attention_run's. */
-cellar_status transformer_run_layer(const transformer_layer *layer, const block_context *c,
-                                    cellar_error *error);
+cellar_status transformer_run(const transformer_layer *layer, const block_context *c,
+                              cellar_error *error);
 
-/* model_architecture.run_layers for models whose m->layers are transformer_layers. */
-cellar_status transformer_run_layers(const model *m, const block_context *c, cellar_error *error);
+/* model_architecture.run_layer for models whose m->layers are transformer_layers. */
+cellar_status transformer_run_layer(const model *m, uint32_t layer, const block_context *c,
+                                    cellar_error *error);
 
 /* ---- loading ----------------------------------------------------------------------------------- */
 
