@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "chat/chat_template.h"
+#include "template/chat_template.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "chat/chat_formats.h"
-#include "chat/chat_template.h"
+#include "template/chat_formats.h"
+#include "template/chat_template.h"
 
 static const char conversation[] =
     "[{\"role\": \"system\", \"content\": \"S\"}, {\"role\": \"user\", \"content\": \"Q\"},"

@@ -20,7 +20,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "chat/chat_template.h"
+#include "template/chat_template.h"
 
 #define FOLDER "tests/data/templates/"
 

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "chat/chat_template.h"
+#include "template/chat_template.h"
 
 /* Expect `status` and words of the message, from compiling or rendering within the limits. */
 static void assert_refused(const char *text, const chat_template_limits *limits,

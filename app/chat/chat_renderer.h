@@ -14,7 +14,7 @@
 #define APP_CHAT_RENDERER_H
 
 #include "chat/chat_encoder.h"
-#include "chat/chat_template.h"
+#include "template/chat_template.h"
 
 typedef struct chat_renderer {
     const chat_encoder *encoder;

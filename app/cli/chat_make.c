@@ -16,11 +16,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "chat/chat_formats.h"
 #include "cli/chat.h"
 #include "cli/chat_signals.h"
 #include "cli/prompt.h"
 #include "report.h"
+#include "template/chat_formats.h"
 
 static cellar_status open_model(chat *c, cellar_error *error)
 {

@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "chat/template_run.h"
+#include "template/template_run.h"
 
 bool template_attribute_path(template_run *run, const value *object, const value *path, value *out)
 {

@@ -7,8 +7,8 @@
  */
 #include <string.h>
 
-#include "chat/template_run.h"
 #include "safe_text.h"
+#include "template/template_run.h"
 
 bool template_text_equal(template_text a, template_text b)
 {

@@ -10,10 +10,10 @@
 #define APP_TEMPLATE_RUN_H
 
 #include "cellar.h"
-#include "chat/chat_template.h"
-#include "chat/template_arena.h"
-#include "chat/template_syntax.h"
-#include "chat/template_value.h"
+#include "template/chat_template.h"
+#include "template/template_arena.h"
+#include "template/template_syntax.h"
+#include "template/template_value.h"
 
 /* A variable of a scope. */
 typedef struct template_variable {

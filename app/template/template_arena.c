@@ -4,7 +4,7 @@
  * Pieces are cut from chunks. A piece of more than a quarter of a chunk gets a chunk of its own size, with
  * as much room again behind it if the limit allows, so that a growing text can extend.
  */
-#include "chat/template_arena.h"
+#include "template/template_arena.h"
 
 #include <stdalign.h>
 #include <stdint.h>

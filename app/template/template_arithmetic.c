@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "chat/template_run.h"
+#include "template/template_run.h"
 
 static bool too_large(template_run *run)
 {

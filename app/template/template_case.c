@@ -6,8 +6,8 @@
  */
 #include <string.h>
 
-#include "chat/template_run.h"
 #include "safe_text.h"
+#include "template/template_run.h"
 
 /* Ranges in which a capital letter is `distance` before its small one; 1: they take turns. */
 typedef struct case_range {

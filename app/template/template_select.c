@@ -4,7 +4,7 @@
  * They run another filter or a test, named by a text, over each item. The name is only known when the
  * template runs, so an unknown one is an error then.
  */
-#include "chat/template_run.h"
+#include "template/template_run.h"
 
 /* Call what is named by the first argument left with the others, for one item. */
 typedef struct item_call {

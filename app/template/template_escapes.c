@@ -7,7 +7,7 @@
  */
 #include <string.h>
 
-#include "chat/template_syntax.h"
+#include "template/template_syntax.h"
 
 static int hex_digit(char c)
 {

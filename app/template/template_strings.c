@@ -6,8 +6,8 @@
  */
 #include <string.h>
 
-#include "chat/template_run.h"
 #include "safe_text.h"
+#include "template/template_run.h"
 
 /* ---- arguments ------------------------------------------------------------------------------- */
 

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "chat/template_run.h"
 #include "safe_text.h"
+#include "template/template_run.h"
 
 /* The fewest digits that read back as the same number: "d.ddde+XX". */
 static void print_shortest(double real, char *to, size_t size)

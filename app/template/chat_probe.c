@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "chat/chat_template.h"
 #include "report.h"
+#include "template/chat_template.h"
 
 #define SYSTEM "{\"role\": \"system\", \"content\": \"qzsystem\"}"
 #define USER "{\"role\": \"user\", \"content\": \"qzuser\"}"

@@ -5,7 +5,7 @@
  * so far and then taken off again, so that one bound counts for all. A loop's turn has a scope of its own:
  * what is set in it is gone with it; the branch of an `if` has not.
  */
-#include "chat/template_run.h"
+#include "template/template_run.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "chat/template_run.h"
+#include "template/template_run.h"
 
 /* ---- builtins -------------------------------------------------------------------------------- */
 

@@ -7,7 +7,7 @@
  */
 #include <string.h>
 
-#include "chat/template_syntax.h"
+#include "template/template_syntax.h"
 
 static template_node *parse_body(template_compiler *compiler, const char *ends);
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "chat/template_run.h"
+#include "template/template_run.h"
 
 enum { WIDEST_INDENT = 256 };
 

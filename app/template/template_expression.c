@@ -11,7 +11,7 @@
  */
 #include <string.h>
 
-#include "chat/template_run.h"
+#include "template/template_run.h"
 
 static template_node *parse_or(template_compiler *compiler);
 static template_node *parse_unary(template_compiler *compiler, bool with_filters);

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "chat/template_run.h"
+#include "template/template_run.h"
 
 enum { WIDEST = 1000, MOST_DECIMALS = 60 };
 

@@ -5,13 +5,13 @@
  * dictionaries do not care for their order; what has no order is an error. Dictionaries are searched
  * from front to back: messages have few keys, and every step is counted.
  */
-#include "chat/template_value.h"
+#include "template/template_value.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "chat/template_run.h"
 #include "safe_text.h"
+#include "template/template_run.h"
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 

@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "chat/template_syntax.h"
+#include "template/template_syntax.h"
 
 template_node *template_new_constant(template_compiler *compiler, uint32_t offset, value constant)
 {

@@ -6,7 +6,7 @@
 #ifndef APP_TEMPLATE_INPUT_H
 #define APP_TEMPLATE_INPUT_H
 
-#include "chat/template_run.h"
+#include "template/template_run.h"
 
 /* NULL is None. The texts of `json` must outlive the run. */
 bool template_from_json(template_run *run, const json_t *json, value *out);

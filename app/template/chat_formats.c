@@ -6,7 +6,7 @@
  * text goes before the user's first or last words, as the model's makers do it; where it has none for tools,
  * a tool turn is refused by name.
  */
-#include "chat/chat_formats.h"
+#include "template/chat_formats.h"
 
 #include <string.h>
 

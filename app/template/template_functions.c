@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "chat/template_run.h"
+#include "template/template_run.h"
 
 static bool function_range(template_run *run, const template_call *call, value *out)
 {

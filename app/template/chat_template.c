@@ -5,7 +5,7 @@
  * into tokens and makes a tree. Rendering makes a scope of the caller's variables, runs the tree over it
  * and hands the output over; everything else of the run is freed with its arena, however it ended.
  */
-#include "chat/chat_template.h"
+#include "template/chat_template.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,10 +13,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "chat/template_input.h"
-#include "chat/template_run.h"
 #include "report.h"
 #include "safe_text.h"
+#include "template/template_input.h"
+#include "template/template_run.h"
 
 struct chat_template {
     template_program program;

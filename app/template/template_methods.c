@@ -4,7 +4,7 @@
  * A list's append is the one method that changes a value: templates collect with it. Those of texts are in
  * template_strings.c.
  */
-#include "chat/template_run.h"
+#include "template/template_run.h"
 
 static bool method_items(template_run *run, const template_call *call, value *out)
 {

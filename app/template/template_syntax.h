@@ -9,9 +9,9 @@
 #define APP_TEMPLATE_SYNTAX_H
 
 #include "cellar.h"
-#include "chat/chat_template.h"
-#include "chat/template_arena.h"
-#include "chat/template_value.h"
+#include "template/chat_template.h"
+#include "template/template_arena.h"
+#include "template/template_value.h"
 
 typedef enum template_token_kind {
     LEX_TEXT,        /* between the tags; `text` */

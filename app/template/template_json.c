@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "chat/template_run.h"
 #include "safe_text.h"
+#include "template/template_run.h"
 
 typedef struct json_writer {
     template_builder *builder;

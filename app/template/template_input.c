@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "chat/template_input.h"
+#include "template/template_input.h"
 
 static bool convert_object(template_run *run, const json_t *json, value *out)
 {

@@ -16,8 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "chat/template_syntax.h"
 #include "safe_text.h"
+#include "template/template_syntax.h"
 
 enum { LONGEST_NUMBER = 64 };
 
