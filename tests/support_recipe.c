@@ -237,6 +237,22 @@ void recipe_unload(recipe_model *made)
     *made = (recipe_model){.bytes = NULL};
 }
 
+bool recipe_is_refused(recipe *r, cellar_status status, const char *word, const char *other)
+{
+    recipe_model made;
+    cellar_error error = {.message = ""};
+    const cellar_status found = recipe_load(r, &made, &error);
+    const bool is_right = found == status && strstr(error.message, word) != NULL &&
+                          strstr(error.message, other) != NULL && made.model == NULL;
+    if (!is_right) {
+        fprintf(stderr, "expected '%s' and '%s', found %s: %s\n", word, other,
+                cellar_status_text(found), error.message);
+    }
+    recipe_unload(&made);
+    recipe_destroy(r);
+    return is_right;
+}
+
 /* ---- in double --------------------------------------------------------------------------------- */
 
 void plain_multiply(const float *w, size_t n_in, size_t n_out, const double *x, double *y)

@@ -57,6 +57,13 @@ typedef struct recipe_model {
 cellar_status recipe_load(const recipe *r, recipe_model *out, cellar_error *error);
 void recipe_unload(recipe_model *made); /* a failed load too */
 
+/*
+ * Is loading refused, with this status and a message that has both words in it? If not, what was found
+ * is printed. The recipe is gone afterwards.
+ */
+bool recipe_is_refused(recipe *r, cellar_status status, const char *word, const char *other);
+#define assert_recipe_refused(...) assert_true(recipe_is_refused(__VA_ARGS__))
+
 /* ---- in double, as plainly as can be ----------------------------------------------------------- */
 
 /* y[n_out] = w [n_out][n_in] * x[n_in] */

@@ -170,3 +170,32 @@ void made_tokenizer_destroy(made_tokenizer *made)
     free(made->bytes);
     memset(made, 0, sizeof *made);
 }
+
+made_tokenizer made_tokenizer_need(const token_table *table, gguf_writer *writer)
+{
+    made_tokenizer made = made_tokenizer_create(table, writer);
+    if (made.status != CELLAR_OK) {
+        fprintf(stderr, "a tokenizer is refused: %s\n", made.error.message);
+        exit(1);
+    }
+    return made;
+}
+
+cellar_token *made_tokenizer_encode(const tokenizer *tok, const char *text, size_t length,
+                                    size_t *n)
+{
+    const tokenize_options plain = {.add_special = false};
+    cellar_token *ids;
+    cellar_error error;
+    if (tokenizer_encode(tok, text, length, plain, &ids, n, &error) != CELLAR_OK) {
+        fprintf(stderr, "a text is refused: %s\n", error.message);
+        exit(1);
+    }
+    for (size_t i = 0; i < *n; i++) {
+        if (ids[i] < 0 || (uint32_t)ids[i] >= tokenizer_size(tok)) {
+            fprintf(stderr, "token %d of a text is none\n", (int)ids[i]);
+            exit(1);
+        }
+    }
+    return ids;
+}

@@ -73,4 +73,14 @@ typedef struct made_tokenizer {
 made_tokenizer made_tokenizer_create(const token_table *table, gguf_writer *writer);
 void made_tokenizer_destroy(made_tokenizer *made);
 
+/* The same, and a refusal ends the test program. */
+made_tokenizer made_tokenizer_need(const token_table *table, gguf_writer *writer);
+
+/*
+ * The tokens of a text without special ones around it, from malloc. A failure, or a token that is none,
+ * ends the test program.
+ */
+cellar_token *made_tokenizer_encode(const tokenizer *tok, const char *text, size_t length,
+                                    size_t *n);
+
 #endif /* TESTS_SUPPORT_VOCABULARY_H */

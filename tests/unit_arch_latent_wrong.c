@@ -14,21 +14,6 @@
 
 #include "support_latent.h"
 
-static void assert_refused(recipe *r, cellar_status status, const char *word, const char *other)
-{
-    recipe_model made;
-    cellar_error error = {.message = ""};
-    const cellar_status found = recipe_load(r, &made, &error);
-    if (found != status || strstr(error.message, word) == NULL ||
-        strstr(error.message, other) == NULL) {
-        fail_msg("expected '%s' and '%s', found %s: %s", word, other, cellar_status_text(found),
-                 error.message);
-    }
-    assert_null(made.model);
-    recipe_unload(&made);
-    recipe_destroy(r);
-}
-
 static void wrong_keys_are_refused_by_name(void **state)
 {
     (void)state;
@@ -61,7 +46,7 @@ static void wrong_keys_are_refused_by_name(void **state)
         } else {
             recipe_set_u32(r, cases[i].key, (uint32_t)cases[i].number);
         }
-        assert_refused(r, CELLAR_CORRUPT, cases[i].key, cases[i].says);
+        assert_recipe_refused(r, CELLAR_CORRUPT, cases[i].key, cases[i].says);
     }
 }
 
@@ -71,7 +56,7 @@ static void heads_that_are_too_wide_together_are_refused(void **state)
     recipe *r = latent_make((latent_variant){.is_plain = false});
     recipe_set_u32(r, "attention.head_count", 65536);
     recipe_set_u32(r, "attention.key_length_mla", 65536);
-    assert_refused(r, CELLAR_CORRUPT, "attention.head_count", "fewer elements");
+    assert_recipe_refused(r, CELLAR_CORRUPT, "attention.head_count", "fewer elements");
 }
 
 static void missing_and_misshapen_tensors_are_refused_by_name(void **state)
@@ -107,7 +92,8 @@ static void missing_and_misshapen_tensors_are_refused_by_name(void **state)
         } else {
             recipe_add(r, tensor.text, dims[0], dims[1], dims[2]);
         }
-        assert_refused(r, CELLAR_CORRUPT, tensor.text, dims[0] ? "found [" : "no such tensor");
+        assert_recipe_refused(r, CELLAR_CORRUPT, tensor.text,
+                              dims[0] ? "found [" : "no such tensor");
     }
 }
 
@@ -132,18 +118,18 @@ static void wrong_experts_are_refused_by_name(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         recipe *r = latent_make(v);
         recipe_set_u32(r, cases[i].key, cases[i].number);
-        assert_refused(r, CELLAR_CORRUPT, i == 7 ? "expert_group_used_count" : cases[i].key,
-                       cases[i].says);
+        assert_recipe_refused(r, CELLAR_CORRUPT, i == 7 ? "expert_group_used_count" : cases[i].key,
+                              cases[i].says);
     }
     static const char *const parts[] = {"ffn_gate_inp", "ffn_up_exps", "ffn_down_shexp"};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         recipe *r = latent_make(v);
         recipe_drop(r, latent_part(1, parts[i]).text);
-        assert_refused(r, CELLAR_CORRUPT, latent_part(1, parts[i]).text, "no such tensor");
+        assert_recipe_refused(r, CELLAR_CORRUPT, latent_part(1, parts[i]).text, "no such tensor");
     }
     recipe *r = latent_make(v);
     recipe_set_u32(r, "leading_dense_block_count", 2); /* the second layer is an ordinary one */
-    assert_refused(r, CELLAR_CORRUPT, "blk.1.ffn_up.weight", "no such tensor");
+    assert_recipe_refused(r, CELLAR_CORRUPT, "blk.1.ffn_up.weight", "no such tensor");
 }
 
 /* Something would be left out of a model with both forms, or with a tensor that belongs to neither. */
@@ -152,7 +138,7 @@ static void tensors_that_nobody_asked_for_are_refused(void **state)
     (void)state;
     recipe *r = latent_make((latent_variant){.is_plain = true});
     recipe_add(r, latent_part(0, "attn_k_b").text, NOPE, LATENT, N_HEADS);
-    assert_refused(r, CELLAR_UNSUPPORTED, "blk.0.attn_k_b.weight", "not part of");
+    assert_recipe_refused(r, CELLAR_UNSUPPORTED, "blk.0.attn_k_b.weight", "not part of");
 }
 
 int main(void)

@@ -296,21 +296,6 @@ static void text_has_its_position_for_coordinates(void **state)
 
 /* ---- refusals ---------------------------------------------------------------------------------- */
 
-static void assert_refused(recipe *r, cellar_status status, const char *word, const char *other)
-{
-    recipe_model made;
-    cellar_error error = {.message = ""};
-    const cellar_status found = recipe_load(r, &made, &error);
-    if (found != status || strstr(error.message, word) == NULL ||
-        strstr(error.message, other) == NULL) {
-        fail_msg("expected '%s' and '%s', found %s: %s", word, other, cellar_status_text(found),
-                 error.message);
-    }
-    assert_null(made.model);
-    recipe_unload(&made);
-    recipe_destroy(r);
-}
-
 static void wrong_sections_are_refused(void **state)
 {
     (void)state;
@@ -331,14 +316,14 @@ static void wrong_sections_are_refused(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         recipe *r = make(sections[0]);
         recipe_set_i32s(r, key, cases[i].its, cases[i].n);
-        assert_refused(r, CELLAR_CORRUPT, key, cases[i].says);
+        assert_recipe_refused(r, CELLAR_CORRUPT, key, cases[i].says);
     }
     recipe *r = make(sections[0]);
     recipe_drop_key(r, key);
-    assert_refused(r, CELLAR_CORRUPT, key, "found none");
+    assert_recipe_refused(r, CELLAR_CORRUPT, key, "found none");
     r = make(sections[0]);
     recipe_set_float(r, key, 1);
-    assert_refused(r, CELLAR_CORRUPT, key, "array");
+    assert_recipe_refused(r, CELLAR_CORRUPT, key, "array");
 }
 
 static void missing_and_misshapen_tensors_are_refused_by_name(void **state)
@@ -346,13 +331,13 @@ static void missing_and_misshapen_tensors_are_refused_by_name(void **state)
     (void)state;
     recipe *r = make(sections[0]);
     recipe_drop(r, "blk.1.attn_v.weight");
-    assert_refused(r, CELLAR_CORRUPT, "blk.1.attn_v.weight", "no such tensor");
+    assert_recipe_refused(r, CELLAR_CORRUPT, "blk.1.attn_v.weight", "no such tensor");
     r = make(sections[0]);
     recipe_add(r, "blk.0.attn_k.bias", N_HEADS * SIZE, 0, 0);
-    assert_refused(r, CELLAR_CORRUPT, "blk.0.attn_k.bias", "found [40]");
+    assert_recipe_refused(r, CELLAR_CORRUPT, "blk.0.attn_k.bias", "found [40]");
     r = make(sections[0]);
     recipe_add(r, "v.patch_embd.weight", 4, 4, 0);
-    assert_refused(r, CELLAR_UNSUPPORTED, "v.patch_embd.weight", "not part of");
+    assert_recipe_refused(r, CELLAR_UNSUPPORTED, "v.patch_embd.weight", "not part of");
 }
 
 int main(void)

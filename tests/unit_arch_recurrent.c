@@ -267,20 +267,6 @@ static void without_room_for_it_nothing_is_taken_back(void **state)
 
 /* ---- refusals ---------------------------------------------------------------------------------- */
 
-static void assert_refused(recipe *r, cellar_status status, const char *first, const char *second)
-{
-    recipe_model made;
-    cellar_error error;
-    if (recipe_load(r, &made, &error) != status) {
-        fail_msg("expected a refusal that names %s", first);
-    }
-    if (strstr(error.message, first) == NULL || strstr(error.message, second) == NULL) {
-        fail_msg("expected \"%s\" and \"%s\" in: %s", first, second, error.message);
-    }
-    recipe_unload(&made);
-    recipe_destroy(r);
-}
-
 static void sizes_that_do_not_fit_are_refused(void **state)
 {
     (void)state;
@@ -303,7 +289,7 @@ static void sizes_that_do_not_fit_are_refused(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         recipe *r = make(cases[i].kind, 51);
         recipe_set_u32(r, cases[i].key, cases[i].value);
-        assert_refused(r, CELLAR_CORRUPT, cases[i].key, cases[i].says);
+        assert_recipe_refused(r, CELLAR_CORRUPT, cases[i].key, cases[i].says);
     }
 }
 
@@ -329,14 +315,14 @@ static void missing_and_misshapen_tensors_are_refused_by_name(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         recipe *r = make(cases[i].kind, 52);
         recipe_drop(r, cases[i].name);
-        assert_refused(r, CELLAR_CORRUPT, cases[i].name, "found no such tensor");
+        assert_recipe_refused(r, CELLAR_CORRUPT, cases[i].name, "found no such tensor");
         r = make(cases[i].kind, 52);
         recipe_add(r, cases[i].name, 3, 5, 0);
-        assert_refused(r, CELLAR_CORRUPT, cases[i].name, "expected");
+        assert_recipe_refused(r, CELLAR_CORRUPT, cases[i].name, "expected");
     }
     recipe *r = make(RECURRENT_MAMBA, 52);
     recipe_add(r, "blk.0.ssm_more.weight", 4, 0, 0);
-    assert_refused(r, CELLAR_UNSUPPORTED, "blk.0.ssm_more.weight", "mamba");
+    assert_recipe_refused(r, CELLAR_UNSUPPORTED, "blk.0.ssm_more.weight", "mamba");
 }
 
 int main(void)

@@ -284,21 +284,6 @@ static void what_the_file_says_is_in_the_model(void **state)
 
 /* ---- refusals ---------------------------------------------------------------------------------- */
 
-static void assert_refused(recipe *r, cellar_status status, const char *word, const char *other)
-{
-    recipe_model made;
-    cellar_error error = {.message = ""};
-    const cellar_status found = recipe_load(r, &made, &error);
-    if (found != status || strstr(error.message, word) == NULL ||
-        strstr(error.message, other) == NULL) {
-        fail_msg("expected '%s' and '%s', found %s: %s", word, other, cellar_status_text(found),
-                 error.message);
-    }
-    assert_null(made.model);
-    recipe_unload(&made);
-    recipe_destroy(r);
-}
-
 static void wrong_keys_are_refused_by_name(void **state)
 {
     (void)state;
@@ -329,7 +314,7 @@ static void wrong_keys_are_refused_by_name(void **state)
         } else {
             recipe_set_u32(r, cases[i].key, (uint32_t)cases[i].number);
         }
-        assert_refused(r, CELLAR_CORRUPT, cases[i].key, cases[i].says);
+        assert_recipe_refused(r, CELLAR_CORRUPT, cases[i].key, cases[i].says);
     }
 }
 
@@ -363,8 +348,8 @@ static void missing_and_misshapen_tensors_are_refused_by_name(void **state)
         } else {
             recipe_add(r, cases[i].name, cases[i].d0, cases[i].d1, 0);
         }
-        assert_refused(r, CELLAR_CORRUPT, cases[i].name,
-                       cases[i].d0 == 0 ? "no such tensor" : "found [");
+        assert_recipe_refused(r, CELLAR_CORRUPT, cases[i].name,
+                              cases[i].d0 == 0 ? "no such tensor" : "found [");
     }
 }
 
@@ -373,10 +358,10 @@ static void tensors_that_nobody_asked_for_are_refused(void **state)
     (void)state;
     recipe *r = support_t5_recipe(true);
     recipe_add(r, "dec.blk.0.cross_attn_rel_b.weight", N_HEADS, N_BUCKETS, 0);
-    assert_refused(r, CELLAR_UNSUPPORTED, "cross_attn_rel_b", "not part of");
+    assert_recipe_refused(r, CELLAR_UNSUPPORTED, "cross_attn_rel_b", "not part of");
     r = support_t5_recipe(true);
     recipe_set_u32(r, "decoder_block_count", T5_DECODER_LAYERS - 1);
-    assert_refused(r, CELLAR_UNSUPPORTED, "dec.blk.2.", "not part of");
+    assert_recipe_refused(r, CELLAR_UNSUPPORTED, "dec.blk.2.", "not part of");
 }
 
 int main(void)

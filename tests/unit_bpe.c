@@ -27,8 +27,6 @@
 #define MOST_MERGES 64
 #define MOST_BYTES 256
 
-static const tokenize_options plain = {.add_special = false};
-
 static uint32_t below(random_source *random, uint32_t n)
 {
     return (uint32_t)(random_source_next(random) % n);
@@ -161,21 +159,11 @@ static cellar_status plain_word(void *context, const char *word, size_t length)
 
 /* ---- merging and round trips ---------------------------------------------------------------- */
 
-static cellar_token *encode(const tokenizer *tok, const char *text, size_t length, size_t *n)
-{
-    cellar_token *ids;
-    cellar_error error;
-    if (tokenizer_encode(tok, text, length, plain, &ids, n, &error) != CELLAR_OK) {
-        fail_msg("%s", error.message);
-    }
-    return ids;
-}
-
 static void assert_comes_back(const tokenizer *tok, const char *text, size_t length)
 {
     size_t n, n_bytes;
     char *back;
-    cellar_token *ids = encode(tok, text, length, &n);
+    cellar_token *ids = made_tokenizer_encode(tok, text, length, &n);
     assert_int_equal(tokenizer_decode(tok, ids, n, false, &back, &n_bytes, NULL), CELLAR_OK);
     assert_int_equal(n_bytes, length);
     assert_memory_equal(back != NULL ? back : "", text, length);
@@ -199,7 +187,7 @@ static void the_merges_agree_with_the_plain_encoder(void **state)
             }
             plain_ids p = {.merges = &m};
             pre_tokenizer_split(pre_tokenizer_find("gpt-2", 5), text, length, plain_word, &p, NULL);
-            cellar_token *ids = encode(made.tok, text, length, &n);
+            cellar_token *ids = made_tokenizer_encode(made.tok, text, length, &n);
             if (n != p.n || (n > 0 && memcmp(ids, p.ids, n * sizeof *ids) != 0)) {
                 fail_msg("round %d: \"%.*s\": the two encoders differ", round, (int)length, text);
             }
@@ -328,11 +316,11 @@ static void whole_words_are_kept_where_the_model_wants_it(void **state)
         token_table_add(&m.tokens, "xyz", 3, 0.0f, TOKEN_CONTROL);
         made_tokenizer made = make(&m, both[i].pre);
         size_t n;
-        cellar_token *ids = encode(made.tok, "abc", 3, &n);
+        cellar_token *ids = made_tokenizer_encode(made.tok, "abc", 3, &n);
         assert_int_equal(n, both[i].is_kept ? 1 : 2);
         assert_int_equal(ids[n - 1], both[i].is_kept ? abc : bc);
         free(ids);
-        ids = encode(made.tok, "xyz", 3, &n); /* a control token is never typed */
+        ids = made_tokenizer_encode(made.tok, "xyz", 3, &n); /* a control token is never typed */
         assert_int_equal(n, 3);
         free(ids);
         made_tokenizer_destroy(&made);
@@ -356,7 +344,7 @@ static void bytes_without_a_token_are_unknown_or_lost(void **state)
         made_tokenizer made = made_tokenizer_create(NULL, writer);
         assert_int_equal(made.status, CELLAR_OK);
         size_t n;
-        cellar_token *ids = encode(made.tok, "abxa", 4, &n);
+        cellar_token *ids = made_tokenizer_encode(made.tok, "abxa", 4, &n);
         assert_int_equal(n, has_unknown ? 3 : 2);
         assert_int_equal(ids[0], 2);
         assert_int_equal(ids[1], has_unknown);
@@ -376,7 +364,7 @@ static void the_first_of_equal_merges_counts(void **state)
     merge_table_add(&m, 'a', 'b');
     made_tokenizer made = make(&m, "gpt-2");
     size_t n;
-    cellar_token *ids = encode(made.tok, "abc", 3, &n);
+    cellar_token *ids = made_tokenizer_encode(made.tok, "abc", 3, &n);
     assert_int_equal(n, 2);
     assert_int_equal(ids[0], ab);
     free(ids);
@@ -469,7 +457,7 @@ static void characters_are_merged_with_byte_tokens_for_the_rest(void **state)
     const cellar_token expected[] = {
         b, low_ab, low, low, ea, e, USUAL_FIRST_BYTE + '\n', USUAL_FIRST_BYTE + 0xFF};
     size_t n;
-    cellar_token *ids = encode(made.tok, text, sizeof text - 1, &n);
+    cellar_token *ids = made_tokenizer_encode(made.tok, text, sizeof text - 1, &n);
     assert_int_equal(n, sizeof expected / sizeof expected[0]);
     assert_memory_equal(ids, expected, sizeof expected);
     free(ids);

@@ -23,15 +23,6 @@ static cellar_token add(token_table *table, const char *text, int32_t type)
     return token_table_add(table, text, strlen(text), 0.0f, type);
 }
 
-static made_tokenizer need_tokenizer(gguf_writer *writer)
-{
-    made_tokenizer made = made_tokenizer_create(NULL, writer);
-    if (made.status != CELLAR_OK) {
-        fail_msg("%s", made.error.message);
-    }
-    return made;
-}
-
 /* The text must give these ids, ended by -1. */
 static void assert_ids(const tokenizer *tok, const char *text, tokenize_options options,
                        const cellar_token *expected)
@@ -58,7 +49,8 @@ static void special_tokens_stand_between_words(void **state)
     cellar_token ab = add(&table, "ab", TOKEN_NORMAL);
     cellar_token end = add(&table, "<|im_end|>", TOKEN_CONTROL);
     cellar_token spaces = add(&table, "  ", TOKEN_USER_DEFINED);
-    made_tokenizer made = need_tokenizer(token_table_begin_bpe(&table, "qwen2", 1, merges));
+    made_tokenizer made = made_tokenizer_need(NULL,
+                                              token_table_begin_bpe(&table, "qwen2", 1, merges));
     const tokenize_options parsing = {.parse_special = true};
     assert_ids(made.tok, "ab<|im_end|>ab", parsing, IDS(ab, end, ab));
     assert_ids(made.tok, "ab  ab", parsing, IDS(ab, spaces, ab));
@@ -105,7 +97,7 @@ static void bos_and_eos_are_put_where_the_model_wants_them(void **state)
         if (cases[i].says >= 0) {
             gguf_writer_add_bool(writer, "tokenizer.ggml.add_bos_token", cases[i].says);
         }
-        made_tokenizer made = need_tokenizer(writer);
+        made_tokenizer made = made_tokenizer_need(NULL, writer);
         assert_int_equal(tokenizer_adds_bos(made.tok), cases[i].adds_bos);
         const cellar_token expected[] = {bos, 'a', i % 2 ? eos : -1, -1};
         assert_ids(made.tok, "a", (tokenize_options){.add_special = true},
@@ -127,7 +119,7 @@ static void a_space_is_put_only_where_a_byte_level_model_asks(void **state)
         if (asks) {
             gguf_writer_add_bool(writer, "tokenizer.ggml.add_space_prefix", true);
         }
-        made_tokenizer made = need_tokenizer(writer);
+        made_tokenizer made = made_tokenizer_need(NULL, writer);
         assert_ids(made.tok, "ab", (tokenize_options){0}, asks ? IDS(' ', ab) : IDS(ab));
         char *text;
         size_t n;
@@ -164,7 +156,7 @@ static void ends_are_known_by_key_and_by_name(void **state)
     gguf_writer_add_u32(writer, "tokenizer.ggml.eos_token_id", (uint32_t)eos);
     gguf_writer_add_u32(writer, "tokenizer.ggml.eot_token_id", (uint32_t)eot);
     gguf_writer_add_u32(writer, "tokenizer.ggml.eom_token_id", (uint32_t)eom);
-    made_tokenizer made = need_tokenizer(writer);
+    made_tokenizer made = made_tokenizer_need(NULL, writer);
     assert_true(tokenizer_ends_text(made.tok, eos));
     assert_true(tokenizer_ends_text(made.tok, eot));
     assert_true(tokenizer_ends_text(made.tok, eom));
@@ -190,7 +182,8 @@ static void a_part_of_an_answer_is_no_end(void **state)
     cellar_token end = add(&table, "<|end|>", TOKEN_CONTROL);
     cellar_token answer = add(&table, "<|return|>", TOKEN_CONTROL);
     cellar_token call = add(&table, "<|call|>", TOKEN_CONTROL);
-    made_tokenizer made = need_tokenizer(token_table_begin_bpe(&table, "gpt-4o", 1, merges));
+    made_tokenizer made = made_tokenizer_need(NULL,
+                                              token_table_begin_bpe(&table, "gpt-4o", 1, merges));
     assert_false(tokenizer_ends_text(made.tok, end));
     assert_true(tokenizer_ends_text(made.tok, answer));
     assert_true(tokenizer_ends_text(made.tok, call));

@@ -19,8 +19,6 @@
 #include "engine/random_source.h"
 #include "support_vocabulary.h"
 
-static const tokenize_options plain = {.add_special = false};
-
 static cellar_token add(token_table *table, const char *text, float score)
 {
     return token_table_add(table, text, strlen(text), score, TOKEN_NORMAL);
@@ -154,33 +152,11 @@ static size_t random_text(random_source *random, char *text)
 
 /* ---- helpers -------------------------------------------------------------------------------- */
 
-static made_tokenizer need_tokenizer(const token_table *table, gguf_writer *writer)
-{
-    made_tokenizer made = made_tokenizer_create(table, writer);
-    if (made.status != CELLAR_OK) {
-        fail_msg("%s", made.error.message);
-    }
-    return made;
-}
-
-static cellar_token *encode(const tokenizer *tok, const char *text, size_t length, size_t *n)
-{
-    cellar_token *ids;
-    cellar_error error;
-    if (tokenizer_encode(tok, text, length, plain, &ids, n, &error) != CELLAR_OK) {
-        fail_msg("%s", error.message);
-    }
-    for (size_t i = 0; i < *n; i++) {
-        assert_in_range(ids[i], 0, tokenizer_size(tok) - 1);
-    }
-    return ids;
-}
-
 static void assert_comes_back(const tokenizer *tok, const char *text, size_t length)
 {
     size_t n, n_bytes;
     char *back;
-    cellar_token *ids = encode(tok, text, length, &n);
+    cellar_token *ids = made_tokenizer_encode(tok, text, length, &n);
     assert_int_equal(tokenizer_decode(tok, ids, n, false, &back, &n_bytes, NULL), CELLAR_OK);
     assert_int_equal(n_bytes, length);
     if (length > 0) {
@@ -199,13 +175,13 @@ static void the_heap_agrees_with_the_plain_encoder(void **state)
     random_source_seed(&random, 1508);
     for (int round = 0; round < 400; round++) {
         token_table table = random_table(&random, round % 2);
-        made_tokenizer made = need_tokenizer(&table, NULL);
+        made_tokenizer made = made_tokenizer_need(&table, NULL);
         for (int i = 0; i < 20; i++) {
             char text[MOST_BYTES];
             cellar_token expected[3 * MOST_BYTES];
             size_t n, length = random_text(&random, text);
             size_t n_expected = length > 0 ? plain_encode(&table, text, length, expected) : 0;
-            cellar_token *ids = encode(made.tok, text, length, &n);
+            cellar_token *ids = made_tokenizer_encode(made.tok, text, length, &n);
             if (n != n_expected || (n > 0 && memcmp(ids, expected, n * sizeof *ids) != 0)) {
                 fail_msg("round %d: \"%s\": the two encoders differ", round, text);
             }
@@ -238,7 +214,7 @@ static void any_bytes_come_back_as_they_were(void **state)
         token_table_add(&table, "  ", 2, 0.0f, TOKEN_USER_DEFINED);
         token_table_add(&table, "a\0", 2, 0.0f, TOKEN_NORMAL);
         token_table_add(&table, "\x80\x80", 2, -1.0f, TOKEN_NORMAL);
-        made_tokenizer made = need_tokenizer(&table, NULL);
+        made_tokenizer made = made_tokenizer_need(&table, NULL);
         for (int i = 0; i < 100; i++) {
             static const char lively[] = "aabbc  \0\n[x]\xE2\x96\xC3\xA9\x80\xF0\x9F\xFF";
             char text[100];
@@ -262,13 +238,13 @@ static void a_literal_lower_block_comes_back_as_a_space(void **state)
     (void)state;
     token_table table = {0};
     token_table_add_usual(&table);
-    made_tokenizer made = need_tokenizer(&table, NULL);
+    made_tokenizer made = made_tokenizer_need(&table, NULL);
     size_t n, n_bytes;
     char *back;
-    cellar_token *ids = encode(made.tok,
-                               "a\xE2\x96\x81"
-                               "b",
-                               5, &n);
+    cellar_token *ids = made_tokenizer_encode(made.tok,
+                                              "a\xE2\x96\x81"
+                                              "b",
+                                              5, &n);
     assert_int_equal(tokenizer_decode(made.tok, ids, n, false, &back, &n_bytes, NULL), CELLAR_OK);
     assert_int_equal(n_bytes, 3);
     assert_memory_equal(back, "a b", 3);
@@ -287,7 +263,7 @@ static void bytes_of_no_character_stand_alone(void **state)
     cellar_token space = add(&table, "\xE2\x96\x81", 0.0f);
     cellar_token lead = add(&table, "\xE2", 0.0f);
     cellar_token pair = add(&table, "\xF0\x9F", 0.0f);
-    made_tokenizer made = need_tokenizer(&table, NULL);
+    made_tokenizer made = made_tokenizer_need(&table, NULL);
     const cellar_token expected[] = {space,
                                      lead,
                                      USUAL_FIRST_BYTE + 0x96,
@@ -295,7 +271,7 @@ static void bytes_of_no_character_stand_alone(void **state)
                                      pair,
                                      USUAL_FIRST_BYTE + 0xA6};
     size_t n;
-    cellar_token *ids = encode(made.tok, "\xE2\x96x\xF0\x9F\xA6", 6, &n);
+    cellar_token *ids = made_tokenizer_encode(made.tok, "\xE2\x96x\xF0\x9F\xA6", 6, &n);
     assert_int_equal(n, 6);
     assert_memory_equal(ids, expected, sizeof expected);
     free(ids);
@@ -314,7 +290,7 @@ static void long_texts_of_one_letter_take_no_quadratic_time(void **state)
         strcat(piece, "a");
         add(&table, piece, length % 2 == 0 ? (float)length : 0.0f);
     }
-    made_tokenizer made = need_tokenizer(&table, NULL);
+    made_tokenizer made = made_tokenizer_need(&table, NULL);
     const size_t length = 1 << 20;
     char *text = malloc(length);
     assert_non_null(text);

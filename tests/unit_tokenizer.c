@@ -81,15 +81,6 @@ static cellar_token add(token_table *table, const char *text, float score, int32
     return token_table_add(table, text, strlen(text), score, type);
 }
 
-static made_tokenizer need_tokenizer(const token_table *table, gguf_writer *writer)
-{
-    made_tokenizer made = made_tokenizer_create(table, writer);
-    if (made.status != CELLAR_OK) {
-        fail_msg("%s", made.error.message);
-    }
-    return made;
-}
-
 /* ---- a real vocabulary ---------------------------------------------------------------------- */
 
 /* A whole file, with a NUL behind it; NULL: not there. */
@@ -209,7 +200,7 @@ static void the_best_score_merges_first(void **state)
 {
     (void)state;
     token_table table = small_table();
-    made_tokenizer made = need_tokenizer(&table, NULL);
+    made_tokenizer made = made_tokenizer_need(&table, NULL);
     ASSERT_IDS(made.tok, "a", plain, SPACE_A);
     ASSERT_IDS(made.tok, "ab", plain, SPACE, AB);     /* "ab" before " a" */
     ASSERT_IDS(made.tok, "aba", plain, SPACE, AB, A); /* an unused token is never made */
@@ -228,7 +219,7 @@ static void control_tokens_are_recognised_only_when_asked(void **state)
 {
     (void)state;
     token_table table = small_table();
-    made_tokenizer made = need_tokenizer(&table, NULL);
+    made_tokenizer made = made_tokenizer_need(&table, NULL);
     ASSERT_IDS(made.tok, "a</s>a", parsing, SPACE_A, 2, SPACE_A);
     ASSERT_IDS(made.tok, "<s></s>", parsing, 1, 2);
     ASSERT_IDS(made.tok, "<unk>", parsing, 0);
@@ -253,7 +244,7 @@ static void control_tokens_cannot_be_merged_into_being(void **state)
     for (size_t i = 0; i < 5; i++) {
         add(&table, letters[i], -10.0f, TOKEN_NORMAL);
     }
-    made_tokenizer made = need_tokenizer(&table, NULL);
+    made_tokenizer made = made_tokenizer_need(&table, NULL);
     ASSERT_IDS(made.tok, "</s>", plain, close + 5, open, close);
     made_tokenizer_destroy(&made);
     token_table_free(&table);
@@ -263,7 +254,7 @@ static void the_leftmost_longest_special_token_is_taken(void **state)
 {
     (void)state;
     token_table table = small_table();
-    made_tokenizer made = need_tokenizer(&table, NULL);
+    made_tokenizer made = made_tokenizer_need(&table, NULL);
     ASSERT_IDS(made.tok, "[b", plain, BRACKET, B);
     ASSERT_IDS(made.tok, "[a", plain, BRACKET_A);
     ASSERT_IDS(made.tok, "[ab", plain, BRACKET_A, B); /* the control token is not asked for */
@@ -278,7 +269,7 @@ static void a_space_precedes_the_text_and_what_follows_a_control_token(void **st
 {
     (void)state;
     token_table table = small_table();
-    made_tokenizer made = need_tokenizer(&table, NULL);
+    made_tokenizer made = made_tokenizer_need(&table, NULL);
     assert_true(tokenizer_adds_space(made.tok));
     ASSERT_IDS(made.tok, "a</s>a[a a", parsing, SPACE_A, 2, SPACE_A, BRACKET_A, SPACE_A);
     ASSERT_IDS(made.tok, "</s>[a", parsing, 2, BRACKET_A);
@@ -289,7 +280,7 @@ static void a_space_precedes_the_text_and_what_follows_a_control_token(void **st
 
     gguf_writer *writer = token_table_begin(&table);
     gguf_writer_add_bool(writer, "tokenizer.ggml.add_space_prefix", false);
-    made = need_tokenizer(&table, writer);
+    made = made_tokenizer_need(&table, writer);
     assert_false(tokenizer_adds_space(made.tok));
     ASSERT_IDS(made.tok, "a</s>a a", parsing, A, 2, A, SPACE_A);
     ASSERT_DECODES(made.tok, "a a", false, A, 2, SPACE_A);
@@ -302,7 +293,7 @@ static void decoding_takes_away_the_spaces_that_encoding_added(void **state)
 {
     (void)state;
     token_table table = small_table();
-    made_tokenizer made = need_tokenizer(&table, NULL);
+    made_tokenizer made = made_tokenizer_need(&table, NULL);
     ASSERT_DECODES(made.tok, "a a", false, SPACE_A, SPACE_A);
     ASSERT_DECODES(made.tok, "aa a", false, 1, SPACE_A, 2, SPACE_A, SPACE_A);
     ASSERT_DECODES(made.tok, "<s>a</s>a", true, 1, SPACE_A, 2, SPACE_A);
@@ -320,7 +311,7 @@ static void bos_and_eos_are_added_where_the_model_asks(void **state)
 {
     (void)state;
     token_table table = small_table();
-    made_tokenizer made = need_tokenizer(&table, NULL);
+    made_tokenizer made = made_tokenizer_need(&table, NULL);
     ASSERT_IDS(made.tok, "a", complete, 1, SPACE_A);
     ASSERT_IDS(made.tok, "", complete, 1);
     made_tokenizer_destroy(&made);
@@ -329,7 +320,7 @@ static void bos_and_eos_are_added_where_the_model_asks(void **state)
     gguf_writer_add_bool(writer, "tokenizer.ggml.add_bos_token", false);
     gguf_writer_add_bool(writer, "tokenizer.ggml.add_eos_token", true);
     gguf_writer_add_u32(writer, "tokenizer.ggml.eos_token_id", END_OF_TURN);
-    made = need_tokenizer(&table, writer);
+    made = made_tokenizer_need(&table, writer);
     assert_false(tokenizer_adds_bos(made.tok));
     assert_int_equal(tokenizer_eos(made.tok), END_OF_TURN);
     ASSERT_IDS(made.tok, "a", complete, SPACE_A, END_OF_TURN);
@@ -345,7 +336,7 @@ static void ends_of_text_are_known_by_key_and_by_name(void **state)
     gguf_writer *writer = token_table_begin(&table);
     gguf_writer_add_u32(writer, "tokenizer.ggml.eot_token_id", A);
     gguf_writer_add_u32(writer, "tokenizer.ggml.eom_token_id", B);
-    made_tokenizer made = need_tokenizer(&table, writer);
+    made_tokenizer made = made_tokenizer_need(&table, writer);
     for (cellar_token id = -2; id < (cellar_token)table.n + 2; id++) {
         bool is_end = id == 2 || id == A || id == B || id == END_OF_TURN;
         assert_int_equal(tokenizer_ends_text(made.tok, id), is_end);
@@ -358,7 +349,7 @@ static void pieces_are_bytes_of_the_text(void **state)
 {
     (void)state;
     token_table table = small_table();
-    made_tokenizer made = need_tokenizer(&table, NULL);
+    made_tokenizer made = made_tokenizer_need(&table, NULL);
     char to[16];
     assert_int_equal(tokenizer_piece(made.tok, SPACE_A, false, to, sizeof to), 2);
     assert_memory_equal(to, " a", 2);
@@ -393,7 +384,7 @@ static void of_tokens_with_one_text_the_lowest_id_is_found(void **state)
     add(&table, "[", 0.0f, TOKEN_USER_DEFINED);
     add(&table, "</s>", 0.0f, TOKEN_CONTROL);
     add(&table, "<0x41>", 0.0f, TOKEN_BYTE);
-    made_tokenizer made = need_tokenizer(&table, NULL);
+    made_tokenizer made = made_tokenizer_need(&table, NULL);
     ASSERT_IDS(made.tok, "b[a</s>abA", parsing, SPACE, B, BRACKET_A, 2, SPACE, AB,
                USUAL_FIRST_BYTE + 'A');
     ASSERT_IDS(made.tok, "[", parsing, BRACKET);
@@ -408,7 +399,7 @@ static void without_byte_tokens_the_unknown_token_stands_in(void **state)
     add(&table, "?", 0.0f, TOKEN_UNKNOWN);
     add(&table, "a", 0.0f, TOKEN_NORMAL);
     add(&table, "<0x20>", 0.0f, TOKEN_BYTE);
-    made_tokenizer made = need_tokenizer(&table, NULL);
+    made_tokenizer made = made_tokenizer_need(&table, NULL);
     ASSERT_IDS(made.tok,
                "a\xE2\x82\xAC"
                "a\xFF",
@@ -422,7 +413,7 @@ static void a_vocabulary_of_one_token_works(void **state)
     (void)state;
     token_table table = {0};
     add(&table, "x", 0.0f, TOKEN_NORMAL);
-    made_tokenizer made = need_tokenizer(&table, NULL);
+    made_tokenizer made = made_tokenizer_need(&table, NULL);
     assert_int_equal(tokenizer_size(made.tok), 1);
     assert_int_equal(tokenizer_bos(made.tok), -1); /* the usual ids lie beyond it */
     assert_int_equal(tokenizer_eos(made.tok), -1);
@@ -437,7 +428,7 @@ static void a_text_beyond_the_limit_is_refused(void **state)
 {
     (void)state;
     token_table table = small_table();
-    made_tokenizer made = need_tokenizer(&table, NULL);
+    made_tokenizer made = made_tokenizer_need(&table, NULL);
     const size_t too_long[] = {((size_t)1 << 30) + 1, (size_t)1 << 31, SIZE_MAX};
     for (size_t i = 0; i < 3; i++) {
         cellar_token *ids = (cellar_token *)&table;

@@ -23,8 +23,6 @@
 
 #define LOW "\xE2\x96\x81" /* U+2581 */
 
-static const tokenize_options plain = {.add_special = false};
-
 static uint32_t below(random_source *random, uint32_t n)
 {
     return (uint32_t)(random_source_next(random) % n);
@@ -56,34 +54,12 @@ static gguf_writer *begin_writer(const token_table *table)
     return writer;
 }
 
-static made_tokenizer need_tokenizer(gguf_writer *writer)
-{
-    made_tokenizer made = made_tokenizer_create(NULL, writer);
-    if (made.status != CELLAR_OK) {
-        fail_msg("%s", made.error.message);
-    }
-    return made;
-}
-
-static cellar_token *encode(const tokenizer *tok, const char *text, size_t length, size_t *n)
-{
-    cellar_token *ids;
-    cellar_error error;
-    if (tokenizer_encode(tok, text, length, plain, &ids, n, &error) != CELLAR_OK) {
-        fail_msg("%s", error.message);
-    }
-    for (size_t i = 0; i < *n; i++) {
-        assert_in_range(ids[i], 0, tokenizer_size(tok) - 1);
-    }
-    return ids;
-}
-
 /* What the text comes back as. */
 static void assert_becomes(const tokenizer *tok, const char *text, const char *expected)
 {
     size_t n, n_bytes;
     char *back;
-    cellar_token *ids = encode(tok, text, strlen(text), &n);
+    cellar_token *ids = made_tokenizer_encode(tok, text, strlen(text), &n);
     assert_int_equal(tokenizer_decode(tok, ids, n, true, &back, &n_bytes, NULL), CELLAR_OK);
     if (n_bytes != strlen(expected) || (n_bytes > 0 && memcmp(back, expected, n_bytes) != 0)) {
         fail_msg("\"%s\" became \"%.*s\", expected \"%s\"", text, (int)n_bytes,
@@ -134,14 +110,14 @@ static void the_sum_of_scores_is_the_best_there_is(void **state)
         }
         gguf_writer *writer = begin_writer(&table);
         gguf_writer_add_bool(writer, "tokenizer.ggml.add_space_prefix", false);
-        made_tokenizer made = need_tokenizer(writer);
+        made_tokenizer made = made_tokenizer_need(NULL, writer);
         for (int i = 0; i < 10; i++) {
             char text[13] = "";
             for (uint32_t length = below(&random, sizeof text); length > 0; length--) {
                 strcat(text, (const char *const[]){"a", "b", "c"}[below(&random, 3)]);
             }
             size_t n;
-            cellar_token *ids = encode(made.tok, text, strlen(text), &n);
+            cellar_token *ids = made_tokenizer_encode(made.tok, text, strlen(text), &n);
             double sum = 0.0;
             for (size_t t = 0; t < n; t++) {
                 sum += (double)table.tokens[ids[t]].score;
@@ -164,12 +140,12 @@ static void characters_without_a_token_are_one_unknown_or_bytes(void **state)
     token_table table = begin_table();
     cellar_token a = add(&table, "a", -1.0f), low = add(&table, LOW, -2.0f);
     cellar_token byte = token_table_add(&table, "<0x7A>", 6, 0.0f, TOKEN_BYTE); /* z */
-    made_tokenizer made = need_tokenizer(begin_writer(&table));
+    made_tokenizer made = made_tokenizer_need(NULL, begin_writer(&table));
     static const char text[] = "xx\xC3\xA9"
                                "azz x";
     const cellar_token expected[] = {low, 0, a, byte, byte, low, 0};
     size_t n;
-    cellar_token *ids = encode(made.tok, text, sizeof text - 1, &n);
+    cellar_token *ids = made_tokenizer_encode(made.tok, text, sizeof text - 1, &n);
     assert_int_equal(n, sizeof expected / sizeof expected[0]);
     assert_memory_equal(ids, expected, sizeof expected);
     free(ids);
@@ -193,7 +169,7 @@ static void spaces_are_removed_where_the_model_wants_it(void **state)
 {
     (void)state;
     token_table table = letters_table();
-    made_tokenizer removing = need_tokenizer(begin_writer(&table));
+    made_tokenizer removing = made_tokenizer_need(NULL, begin_writer(&table));
     assert_becomes(removing.tok, "  a  b   c ", "a b c");
     assert_becomes(removing.tok, "ab", "ab");
     assert_becomes(removing.tok, "   ", "");
@@ -201,7 +177,7 @@ static void spaces_are_removed_where_the_model_wants_it(void **state)
     assert_becomes(removing.tok, "a\n\nb", "a\n\nb");
     gguf_writer *writer = begin_writer(&table);
     gguf_writer_add_bool(writer, "tokenizer.ggml.remove_extra_whitespaces", false);
-    made_tokenizer keeping = need_tokenizer(writer);
+    made_tokenizer keeping = made_tokenizer_need(NULL, writer);
     assert_becomes(keeping.tok, "  a  b   c ", "  a  b   c ");
     assert_becomes(keeping.tok, "   ", "   ");
     made_tokenizer_destroy(&keeping);
@@ -218,7 +194,7 @@ static void eos_ends_a_text_unless_the_file_says_otherwise(void **state)
         if (says_no) {
             gguf_writer_add_bool(writer, "tokenizer.ggml.add_eos_token", false);
         }
-        made_tokenizer made = need_tokenizer(writer);
+        made_tokenizer made = made_tokenizer_need(NULL, writer);
         cellar_token *ids;
         size_t n;
         const tokenize_options complete = {.add_special = true};
@@ -361,7 +337,7 @@ static void no_array_leads_astray(void **state)
             for (size_t b = 0; b < length; b++) {
                 text[b] = (char)random_source_next(&random);
             }
-            free(encode(made.tok, text, length, &n));
+            free(made_tokenizer_encode(made.tok, text, length, &n));
             free(text);
         }
         made_tokenizer_destroy(&made);
@@ -382,7 +358,7 @@ static void long_texts_take_linear_steps(void **state)
         strcat(piece, "a");
         add(&table, piece, -(float)length);
     }
-    made_tokenizer made = need_tokenizer(begin_writer(&table));
+    made_tokenizer made = made_tokenizer_need(NULL, begin_writer(&table));
     vocabulary v;
     unigram u;
     id_list ids = {0};
