@@ -3,9 +3,9 @@
  *
  * A file that gguf.c accepts is refused with a message that names what is wrong, or it is a model;
  * then a tokenizer may be made or refused, and an engine with a few cells reads some tokens (through
- * an encoder first, where there is one) and takes a step further after a shift. Weights may be NaN or
- * infinite: the numbers mean nothing, but nothing may be read or written outside of what belongs to us,
- * and the memory's invariants hold.
+ * an encoder first, where there is one) and takes a step further after a shift, which a model with states
+ * must refuse. Weights may be NaN or infinite: the numbers mean nothing, but nothing may be read or
+ * written outside of what belongs to us, and the memory's invariants hold.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -25,9 +25,23 @@ static void check_error(cellar_status status, const cellar_error *error)
         abort();
 }
 
+/* Numbers in one state; 0: the model has none. */
+static uint64_t count_state(const model *m)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < m->n_memory_layers; i++) {
+        const cellar_layer *layer = &m->memory_layers[i];
+        for (uint32_t j = 0; layer->kind == CELLAR_LAYER_RECURRENT && j < layer->n_states; j++) {
+            n += layer->state_sizes[j];
+        }
+    }
+    return n;
+}
+
 /* Would an engine on this model be small? A file of zeros can describe a wide one. */
 static bool is_small(const model *m)
 {
+    if (count_state(m) > MOST_BYTES / sizeof(float)) return false;
     uint64_t width = 3 * (uint64_t)m->n_embd + m->scratch + m->n_vocab;
     uint64_t n_layers = m->n_layers + (m->encoder == NULL ? 0 : m->encoder->n_layers);
     return width * n_layers < MOST_BYTES;
@@ -56,7 +70,9 @@ static void read_some(const model *m)
         if (m->encoder != NULL && engine_encode(e, &batch, NULL) != CELLAR_OK) abort();
         batch.n_tokens = 5;
         if (engine_decode(e, &batch, wanted, 1, logits, NULL) != CELLAR_OK) abort();
-        if (cellar_shift_context(engine_memory(e), 0, 1, 0, NULL, NULL) != CELLAR_OK) abort();
+        const bool is_shifted = cellar_shift_context(engine_memory(e), 0, 1, 0, NULL, NULL) ==
+                                CELLAR_OK;
+        if (is_shifted != (count_state(m) == 0)) abort(); /* a state cannot forget a part */
         batch.n_tokens = 1;
         if (engine_decode(e, &batch, NULL, 0, NULL, NULL) != CELLAR_OK) abort();
         if (cellar_check(engine_memory(e), NULL) != CELLAR_OK) abort();
