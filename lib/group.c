@@ -83,6 +83,8 @@ cellar_pos cl_group_next(const cl_group *group, cellar_seq seq)
     if (runs->n == 0) return (cellar_pos)next;
     const cl_cells *cells = &group->sequences.cells;
     int64_t last = cl_run_last(&runs->items[runs->n - 1]), largest = last;
+    /* Of tokens that were given up behind what is held only the positions are known; others know more. */
+    if (next > last + 1) return (cellar_pos)next;
     for (uint32_t r = runs->n; cells->points && r-- > 0;) {
         const cl_run *run = &runs->items[r];
         if (cl_run_last(run) < last) break;

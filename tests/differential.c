@@ -29,7 +29,6 @@ typedef struct settings {
     uint32_t n_cells, n_sequences;
     bool is_forked;
     round_shape shape;
-    bool is_settled; /* only the shapes in which nothing is known to differ */
     const char *replay;
 } settings;
 
@@ -238,15 +237,10 @@ static int replay(const settings *s)
 
 /* ---- the test -------------------------------------------------------------------------------- */
 
-/* What a run without --shape goes through, in turn. */
-static const round_shape settled[] = {SHAPE_PLAIN, SHAPE_POOLS,  SHAPE_RECURRENT, SHAPE_WINDOW,
-                                      SHAPE_PLAIN, SHAPE_HYBRID, SHAPE_WINDOWS,   SHAPE_EVERYTHING};
-enum { N_SETTLED = sizeof settled / sizeof *settled };
-
 static bool run_round(const settings *s, uint64_t number, uint32_t n, uint64_t *tally)
 {
     round_options options = {.seed = random_mix(s->seed, number),
-                             .shape = s->is_settled ? settled[number % N_SETTLED] : s->shape,
+                             .shape = s->shape,
                              .n_cells = s->n_cells,
                              .n_sequences = s->n_sequences};
     operation *list = make_list(options.seed ^ 0x5eed, n);
@@ -264,20 +258,6 @@ static bool run_round(const settings *s, uint64_t number, uint32_t n, uint64_t *
     }
     free(list);
     return !out.failed;
-}
-
-/*
- * Shapes in which the library and the model are known to differ still (docs/open.md lists how). They are
- * run by naming one, or with --shape any, and count as skipped otherwise.
- */
-static const round_shape unsettled[] = {SHAPE_POINTS};
-
-static uint32_t report_unsettled(const settings *s)
-{
-    uint32_t n = s->is_settled ? sizeof unsettled / sizeof *unsettled : 0;
-    for (uint32_t i = 0; i < n; i++)
-        printf("skipped: shape %s: known to differ, see docs/open.md\n", shape_names[unsettled[i]]);
-    return n;
 }
 
 /* The test is worth something: a wrong model is noticed. */
@@ -317,10 +297,9 @@ static int run_all(const settings *s)
         done += n;
     }
     *(notices_sabotage(s) ? &passed : &failed) += 1;
-    skipped += report_unsettled(s);
     printf("seed %llu, %u rounds:\n", (unsigned long long)s->seed, n_rounds);
     if (n_rounds >= 200 && failed == 0 && s->n_cells == 0 && s->n_sequences == 0 &&
-        s->shape == SHAPE_ANY && !s->is_settled) {
+        s->shape == SHAPE_ANY) {
         judge_coverage(tally, &passed, &failed);
     } else {
         printf("skipped: which cases were met (asked of 200 rounds or more of every size and "
@@ -361,7 +340,6 @@ static bool parse(int argc, char **argv, settings *s)
         else if (!strcmp(argv[i], "--shape") && has_value &&
                  (!strcmp(argv[i + 1], "any") || parse_shape(argv[i + 1], &s->shape))) {
             if (!strcmp(argv[i + 1], "any")) s->shape = SHAPE_ANY;
-            s->is_settled = false;
             i++;
         } else if (!strcmp(argv[i], "--seed") && has_number && ++i)
             s->seed = number;
@@ -381,11 +359,7 @@ static bool parse(int argc, char **argv, settings *s)
 
 int main(int argc, char **argv)
 {
-    settings s = {.seed = 1,
-                  .n_operations = 1000000,
-                  .shape = SHAPE_ANY,
-                  .is_settled = true,
-                  .is_forked = true};
+    settings s = {.seed = 1, .n_operations = 1000000, .shape = SHAPE_ANY, .is_forked = true};
     if (!parse(argc, argv, &s)) return show_usage();
     return s.replay ? replay(&s) : run_all(&s);
 }
