@@ -107,6 +107,24 @@ static options_result answer(options_result result, const char *name, const char
     return result;
 }
 
+typedef cellar_status (*tokenize_work)(const tokenize_request *request, const tokenizer *tok,
+                                       cellar_error *error);
+
+/* Open the vocabulary and do the command's work with it; returns the exit code. */
+static int carry_out(const char *name, const tokenize_request *request, tokenize_work work)
+{
+    model_file opened;
+    cellar_error error;
+    cellar_status status = model_file_open_vocabulary(request->model, &opened, &error);
+    if (status != CELLAR_OK) {
+        print_failure(name, request->model, &error);
+    } else if ((status = work(request, opened.tokenizer, &error)) != CELLAR_OK) {
+        print_failure(name, NULL, &error);
+    }
+    model_file_close(&opened);
+    return status == CELLAR_OK ? EXIT_CODE_OK : EXIT_CODE_FAILED;
+}
+
 /* ---- tokenize ------------------------------------------------------------------------------- */
 
 /* A token's bytes, from malloc; NULL: no memory. */
@@ -208,15 +226,7 @@ int command_tokenize(int argc, char **argv)
                                           NULL, &error);
     if (result == OPTIONS_OK) result = check_sources(&request, &error);
     if (answer(result, "tokenize", command_tokenize_help, &error, &code) != OPTIONS_OK) return code;
-    model_file opened;
-    cellar_status status = model_file_open_vocabulary(request.model, &opened, &error);
-    if (status != CELLAR_OK) {
-        print_failure("tokenize", request.model, &error);
-    } else if ((status = tokenize(&request, opened.tokenizer, &error)) != CELLAR_OK) {
-        print_failure("tokenize", NULL, &error);
-    }
-    model_file_close(&opened);
-    return status == CELLAR_OK ? EXIT_CODE_OK : EXIT_CODE_FAILED;
+    return carry_out("tokenize", &request, tokenize);
 }
 
 /* ---- detokenize ----------------------------------------------------------------------------- */
@@ -305,13 +315,5 @@ int command_detokenize(int argc, char **argv)
     if (result == OPTIONS_OK) result = check_sources(&request, &error);
     if (answer(result, "detokenize", command_detokenize_help, &error, &code) != OPTIONS_OK)
         return code;
-    model_file opened;
-    cellar_status status = model_file_open_vocabulary(request.model, &opened, &error);
-    if (status != CELLAR_OK) {
-        print_failure("detokenize", request.model, &error);
-    } else if ((status = detokenize(&request, opened.tokenizer, &error)) != CELLAR_OK) {
-        print_failure("detokenize", NULL, &error);
-    }
-    model_file_close(&opened);
-    return status == CELLAR_OK ? EXIT_CODE_OK : EXIT_CODE_FAILED;
+    return carry_out("detokenize", &request, detokenize);
 }

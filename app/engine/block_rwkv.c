@@ -1,7 +1,8 @@
 /*
- * block_rwkv.c: what RWKV's generations have in common: the look at the token before, channel mix.
+ * block_rwkv.c: what RWKV's generations have in common: the look at the token before, channel mix, the
+ * walk through the states of heads.
  *
- * All of this is little work beside the products, so it is done by the calling thread. Cannot fail.
+ * Only the last is much work beside the products, so only that is split over threads. Cannot fail.
  */
 #include "engine/block_rwkv.h"
 
@@ -66,4 +67,32 @@ void block_rwkv_channels_run(const block_rwkv_channels *block, const block_conte
     for (size_t i = 0; i < (size_t)c->n_tokens * n; i++) {
         residual[i] += out[i] / (1.0f + expf(-r[i]));
     }
+}
+
+static void read_part(void *argument, uint32_t number, uint32_t n_parts)
+{
+    const block_rwkv_heads *its = argument;
+    const block_part part = block_part_of(its->n_heads, number, n_parts);
+    const uint32_t size = its->n_embd / its->n_heads;
+    const size_t n = (size_t)size * size, first = part.first * n;
+    const size_t count = (part.end - part.first) * n;
+    for (uint32_t i = 0; part.first < part.end && i < its->c->place.n_segments; i++) {
+        block_state_segment segment = block_state_segment_of(its->c, its->memory_layer, i);
+        float *state = block_state_enter(&segment, BLOCK_RWKV_HEADS, first, count);
+        for (uint32_t t = 0; t < segment.n_tokens; t++) {
+            const size_t row = (size_t)(segment.first + t) * its->n_embd;
+            for (uint32_t head = part.first; head < part.end; head++) {
+                its->read(its->job, head, row + (size_t)head * size, size,
+                          state + (head - part.first) * n);
+            }
+            block_state_keep(&segment, BLOCK_RWKV_HEADS, t + 1, first, count);
+        }
+    }
+}
+
+void block_rwkv_read_heads(const block_rwkv_heads *heads, uint64_t work)
+{
+    block_rwkv_heads job = *heads;
+    job.c->workers->work = work;
+    block_workers_run(job.c->workers, read_part, &job);
 }

@@ -45,6 +45,21 @@ void block_rwkv_channels_run(const block_rwkv_channels *block, const block_conte
                              const float *x, float *out, float *residual);
 
 /*
+ * Walk through the heads' states: for each token of each segment, read(job, head, at, size, S) with `at`
+ * where its numbers begin in a buffer [n_tokens][n_embd], and S [size][size] to be changed. Heads are
+ * split over threads.
+ */
+typedef struct block_rwkv_heads {
+    const block_context *c;
+    uint32_t memory_layer, n_embd, n_heads; /* n_heads divides n_embd */
+    void (*read)(const void *job, uint32_t head, size_t at, uint32_t size, float *S);
+    const void *job;
+} block_rwkv_heads;
+
+/* work: multiplications, about. */
+void block_rwkv_read_heads(const block_rwkv_heads *heads, uint64_t work);
+
+/*
  * RWKV-6. For each of w, k, v, r, g in this order: its l = l_i + up_i(tanh(down_i(mix(l_x)))).
  * decay = exp(-exp(decay_0 + decay_up(tanh(decay_down(mix_w)))));   for each head, with S [k][v]:
  * y = r (S + first * k v);   S = decay * S + k v;   out(norm(y) * silu(gate(mix_g)))

@@ -81,8 +81,9 @@ static void make(const time_job *job)
 }
 
 /* One token of one head, whose numbers begin at `at`; S [k][v]. */
-static void read_token(const time_job *job, uint32_t head, size_t at, uint32_t size, float *S)
+static void read_token(const void *its, uint32_t head, size_t at, uint32_t size, float *S)
 {
+    const time_job *job = its;
     const float *w = job->made[W] + at, *k = job->made[K] + at, *v = job->made[V] + at;
     const float *r = job->made[R] + at, *first = job->its->first + (size_t)head * size;
     float *y = job->y + at;
@@ -93,28 +94,6 @@ static void read_token(const time_job *job, uint32_t head, size_t at, uint32_t s
             const float kv = k[i] * v[j];
             y[j] += r[i] * (row[j] + first[i] * kv);
             row[j] = row[j] * w[i] + kv;
-        }
-    }
-}
-
-static void read_part(void *argument, uint32_t number, uint32_t n_parts)
-{
-    const time_job *job = argument;
-    const block_rwkv6_time *its = job->its;
-    const block_part part = block_part_of(its->n_heads, number, n_parts);
-    const uint32_t size = its->n_embd / its->n_heads;
-    const size_t n = (size_t)size * size, first = part.first * n;
-    const size_t count = (part.end - part.first) * n;
-    for (uint32_t i = 0; part.first < part.end && i < job->c->place.n_segments; i++) {
-        block_state_segment segment = block_state_segment_of(job->c, its->memory_layer, i);
-        float *state = block_state_enter(&segment, BLOCK_RWKV_HEADS, first, count);
-        for (uint32_t t = 0; t < segment.n_tokens; t++) {
-            const size_t row = (size_t)(segment.first + t) * its->n_embd;
-            for (uint32_t head = part.first; head < part.end; head++) {
-                read_token(job, head, row + (size_t)head * size, size,
-                           state + (head - part.first) * n);
-            }
-            block_state_keep(&segment, BLOCK_RWKV_HEADS, t + 1, first, count);
         }
     }
 }
@@ -146,8 +125,13 @@ cellar_status block_rwkv6_time_run(const block_rwkv6_time *block, const block_co
     job.decay_low = block_cut(&left, c, block->decay_down.weight.n_out);
     mix(&job);
     make(&job);
-    c->workers->work = 4ull * c->n_tokens * n * (n / block->n_heads);
-    block_workers_run(c->workers, read_part, &job);
+    const block_rwkv_heads heads = {.c = c,
+                                    .memory_layer = block->memory_layer,
+                                    .n_embd = n,
+                                    .n_heads = block->n_heads,
+                                    .read = read_token,
+                                    .job = &job};
+    block_rwkv_read_heads(&heads, 4ull * c->n_tokens * n * (n / block->n_heads));
     block_norm_run(&block->norm, c, job.y, job.y, c->n_tokens * block->n_heads);
     for (size_t i = 0; i < (size_t)c->n_tokens * n; i++) {
         job.y[i] *= job.made[G][i];

@@ -100,9 +100,10 @@ static void refine(const time_job *job, size_t at, size_t channel, uint32_t size
 }
 
 /* One token of one head, whose numbers begin at `at`; S [k][v]. */
-static void read_token(const time_job *job, size_t at, size_t channel, uint32_t size, float *S)
+static void read_token(const void *its, uint32_t head, size_t at, uint32_t size, float *S)
 {
-    refine(job, at, channel, size);
+    const time_job *job = its;
+    refine(job, at, (size_t)head * size, size);
     const float *w = job->made[W] + at, *k = job->made[K] + at, *v = job->made[V] + at;
     const float *a = job->made[A] + at, *r = job->made[R] + at;
     float *z = job->mixed[K] + at, *y = job->y + at, *told = job->told + at;
@@ -120,28 +121,6 @@ static void read_token(const time_job *job, size_t at, size_t channel, uint32_t 
         for (uint32_t j = 0; j < size; j++) {
             row[j] = row[j] * w[i] + a[i] * z[i] * told[j] + k[i] * v[j];
             y[j] += r[i] * row[j];
-        }
-    }
-}
-
-static void read_part(void *argument, uint32_t number, uint32_t n_parts)
-{
-    const time_job *job = argument;
-    const block_rwkv7_time *its = job->its;
-    const block_part part = block_part_of(its->n_heads, number, n_parts);
-    const uint32_t size = its->n_embd / its->n_heads;
-    const size_t n = (size_t)size * size, first = part.first * n;
-    const size_t count = (part.end - part.first) * n;
-    for (uint32_t i = 0; part.first < part.end && i < job->c->place.n_segments; i++) {
-        block_state_segment segment = block_state_segment_of(job->c, its->memory_layer, i);
-        float *state = block_state_enter(&segment, BLOCK_RWKV_HEADS, first, count);
-        for (uint32_t t = 0; t < segment.n_tokens; t++) {
-            const size_t row = (size_t)(segment.first + t) * its->n_embd;
-            for (uint32_t head = part.first; head < part.end; head++) {
-                const size_t channel = (size_t)head * size;
-                read_token(job, row + channel, channel, size, state + (head - part.first) * n);
-            }
-            block_state_keep(&segment, BLOCK_RWKV_HEADS, t + 1, first, count);
         }
     }
 }
@@ -195,8 +174,13 @@ cellar_status block_rwkv7_time_run(const block_rwkv7_time *block, const block_co
     job.low[V] = block_cut(&left, c, block->v_down.weight.n_out);
     job.low[G] = block_cut(&left, c, block->g_down.weight.n_out);
     make(&job);
-    c->workers->work = 6ull * c->n_tokens * n * (n / block->n_heads);
-    block_workers_run(c->workers, read_part, &job);
+    const block_rwkv_heads heads = {.c = c,
+                                    .memory_layer = block->memory_layer,
+                                    .n_embd = n,
+                                    .n_heads = block->n_heads,
+                                    .read = read_token,
+                                    .job = &job};
+    block_rwkv_read_heads(&heads, 6ull * c->n_tokens * n * (n / block->n_heads));
     finish(&job);
     const block_product last = {.linear = &block->out, .x = job.y, .y = out, .residual = residual};
     block_multiply(c, &last, 1, c->n_tokens);
