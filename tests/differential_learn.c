@@ -152,14 +152,15 @@ static bool learn_cell(diff_round *r, uint32_t g, model_entry *entry, uint32_t r
     uint32_t at = entry->slot[g];
     if (real >= r->n_real[g]) return round_fail(r, "a run names cell %u of %u", real, r->n_real[g]);
     uint32_t old = r->slot_of_real[g][real];
-    bool is_taken = old != MODEL_NO_SLOT && old != at && group->slots[old].refs > 0 &&
-                    group->slots[old].real == real;
-    if (is_taken && group->kind == CELLAR_LAYER_RECURRENT &&
+    bool is_known = old != MODEL_NO_SLOT && old != at && group->slots[old].real == real;
+    if (is_known && group->kind == CELLAR_LAYER_RECURRENT && group->slots[old].names > 0 &&
         group->slots[old].cell == entry->cell) {
-        entry->slot[g] = old; /* the same state, not copied: states need not live in a pool */
+        /* The same state, not copied: states need not live in a pool. Perhaps only a checkpoint held it. */
+        entry->slot[g] = old;
         return true;
     }
-    if (is_taken) return round_fail(r, "a token was put into cell %u, which is held", real);
+    if (is_known && group->slots[old].refs > 0)
+        return round_fail(r, "a token was put into cell %u, which is held", real);
     group->slots[at].real = real;
     r->slot_of_real[g][real] = at;
     return true;
