@@ -278,7 +278,9 @@ static int64_t find_collision(const cl_sequence *sequence, cl_range range, cl_ra
 {
     const cl_runs *lists[] = {&sequence->runs, &sequence->lost};
     int64_t first = INT64_MAX;
-    for (uint32_t i = 0; i < 4; i++) {
+    uint32_t n = sequence->lost.n > 0 ? 4
+                                      : 1; /* pairs of lists; most sequences have lost nothing */
+    for (uint32_t i = 0; i < n; i++) {
         int64_t hit = find_hit(lists[i / 2], lists[i % 2], range, kept, delta);
         if (hit < first) first = hit;
     }
