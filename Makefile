@@ -61,11 +61,13 @@ IN_LIB := -Iinclude -Ilib -Ikernels -fPIC -fvisibility=hidden
 IN_APP := -Iinclude -Iapp -Ikernels
 IN_TESTS := -Iinclude -Iapp -Ikernels -Ilib -Itests -I.
 FLAGS_avx2 := -mavx2 -mfma -mf16c
+FLAGS_avx512 := $(FLAGS_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni \
+	-mprefer-vector-width=512
 
 compiler := $(shell $(CC) --version 2>/dev/null | head -n 1)
 machine := $(shell $(CC) -dumpmachine 2>/dev/null)
 configuration := $(CC) $(compiler) $(machine) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) $(REQUIRED) $(STRICT) \
-	$(SANITIZERS) $(IN_LIB) $(IN_APP) $(IN_TESTS) $(FLAGS_avx2)
+	$(SANITIZERS) $(IN_LIB) $(IN_APP) $(IN_TESTS) $(FLAGS_avx512)
 quoted = '$(subst ','\'',$(1))'
 OUT := $(BUILD)/$(shell printf '%s' $(call quoted,$(configuration)) | cksum | awk '{ printf "%08x", $$1 }')
 
@@ -82,7 +84,10 @@ objects = $(patsubst %.S,$(OUT)/%.o,$(patsubst %.c,$(OUT)/%.o,$(1)))
 
 kernels := $(wildcard kernels/*.c)
 ifeq ($(filter x86_64-% amd64-%,$(machine)),)
-kernels := $(filter-out %_avx2.c,$(kernels))
+kernels := $(filter-out %_avx2.c %_avx512.c,$(kernels))
+endif
+ifeq ($(filter aarch64-% arm64-%,$(machine)),)
+kernels := $(filter-out %_neon.c,$(kernels))
 endif
 app_kernels := $(filter kernels/matmul_% kernels/scan_%,$(kernels))
 lib_sources := $(wildcard lib/*.c) $(filter-out $(app_kernels),$(kernels))
@@ -131,6 +136,7 @@ $(OUT)/tests/%.o $(OUT)/bench/%.o $(OUT)/fuzz/%.o: PLACE = $(IN_TESTS)
 $(OUT)/examples/%.o: PLACE = -Iinclude
 $(call objects,$(strict_sources)): EXTRA = $(STRICT)
 %_avx2.o: EXTRA = $(FLAGS_avx2)
+%_avx512.o: EXTRA = $(FLAGS_avx512)
 $(addprefix $(OUT)/,$(units)): TEST_LIBS = -lcmocka
 
 ifeq ($(V),1)

@@ -18,6 +18,8 @@ static const struct {
 } sets[] = {
     {"scalar", CELLAR_CPU_SCALAR},
     {"avx2", CELLAR_CPU_AVX2},
+    {"avx512", CELLAR_CPU_AVX2 | CELLAR_CPU_AVX512},
+    {"neon", CELLAR_CPU_NEON},
 };
 
 enum { N_SETS = sizeof sets / sizeof sets[0] };
@@ -34,8 +36,8 @@ cellar_status cpu_choice_parse(const char *name, uint32_t *mask, cellar_error *e
             return CELLAR_OK;
         }
     }
-    return report(error, CELLAR_INVALID, -1, "unknown instruction set '%s': scalar, avx2 or all",
-                  name);
+    return report(error, CELLAR_INVALID, -1,
+                  "unknown instruction set '%s': scalar, avx2, avx512, neon or all", name);
 }
 
 cellar_status cpu_choice_from_environment(uint32_t *mask, cellar_error *error)

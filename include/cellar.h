@@ -377,7 +377,9 @@ typedef struct cellar_layer {
 
 /* Instruction sets that cpu_mask can allow. What the processor lacks is never used. */
 #define CELLAR_CPU_SCALAR 0u
-#define CELLAR_CPU_AVX2 1u /* AVX2 + FMA + F16C */
+#define CELLAR_CPU_AVX2 1u   /* AVX2 + FMA + F16C */
+#define CELLAR_CPU_AVX512 2u /* with AVX2: AVX-512 F, BW, DQ, VL, VNNI */
+#define CELLAR_CPU_NEON 4u   /* AArch64 */
 #define CELLAR_CPU_ALL 0xffffffffu
 
 /* How a batch is cut into micro-batches. */
@@ -534,7 +536,7 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_create(const cellar_config *conf
 /* Give everything back, an open step included. NULL is allowed. */
 CELLAR_API void cellar_destroy(cellar_memory *memory);
 
-/* The instruction set the kernels use: "scalar" or "avx2". Static; never freed. */
+/* The instruction set the kernels use: "scalar", "avx2", "avx512" or "neon". Static; never freed. */
 CELLAR_API const char *cellar_cpu(const cellar_memory *memory);
 
 /*

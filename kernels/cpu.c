@@ -6,8 +6,7 @@
  * does not know AVX leaves cpuid as it is, and the upper halves of the registers would change under
  * us. It is done by hand because compilers' own tests differ in the names they know.
  *
- * On processors that are not x86 there is nothing to find yet and the answer is 0, the scalar
- * kernels.
+ * AArch64 has NEON by definition. On other processors the answer is 0, the scalar kernels.
  */
 #include "kernels.h"
 
@@ -20,7 +19,10 @@
 #define LEAF1_ECX_AVX (1u << 28)
 #define LEAF1_ECX_F16C (1u << 29)
 #define LEAF7_EBX_AVX2 (1u << 5)
+#define LEAF7_EBX_AVX512 (1u << 16 | 1u << 17 | 1u << 30 | 1u << 31) /* F, DQ, BW, VL */
+#define LEAF7_ECX_VNNI (1u << 11)
 #define XCR0_SSE_AND_AVX 6u /* bits 1 and 2: the lower and the upper halves are saved */
+#define XCR0_AVX512 0xe0u   /* masks, the upper 256 bits, and registers 16 to 31 */
 
 /*
  * The intrinsic would need -mxsave for this file; the instruction itself is there if OSXSAVE is
@@ -43,7 +45,17 @@ uint32_t cl_cpu_detect(void)
     if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx) || (ecx & needed) != needed) return 0;
     if ((read_xcr0() & XCR0_SSE_AND_AVX) != XCR0_SSE_AND_AVX) return 0;
     if (!__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) || !(ebx & LEAF7_EBX_AVX2)) return 0;
-    return CL_CPU_AVX2;
+    if ((ebx & LEAF7_EBX_AVX512) != LEAF7_EBX_AVX512 || !(ecx & LEAF7_ECX_VNNI) ||
+        (read_xcr0() & XCR0_AVX512) != XCR0_AVX512)
+        return CL_CPU_AVX2;
+    return CL_CPU_AVX2 | CL_CPU_AVX512;
+}
+
+#elif defined(__aarch64__)
+
+uint32_t cl_cpu_detect(void)
+{
+    return CL_CPU_NEON;
 }
 
 #else

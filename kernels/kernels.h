@@ -23,7 +23,9 @@
 #endif
 
 /* Bits of an instruction-set mask; the same values as CELLAR_CPU_*. */
-#define CL_CPU_AVX2 1u /* AVX2 + FMA + F16C + SSE4.2, usable under this operating system */
+#define CL_CPU_AVX2 1u   /* AVX2 + FMA + F16C + SSE4.2, usable under this operating system */
+#define CL_CPU_AVX512 2u /* AVX-512 F, BW, DQ, VL and VNNI; never without AVX2 */
+#define CL_CPU_NEON 4u   /* AArch64, which always has it */
 
 /* What this processor and operating system can run, as CL_CPU_* bits. */
 uint32_t cl_cpu_detect(void);
@@ -61,7 +63,7 @@ typedef struct cl_row_codec {
 } cl_row_codec;
 
 typedef struct cl_kernels {
-    const char *isa; /* the highest instruction set used: "scalar", "avx2" */
+    const char *isa; /* the highest instruction set used: "scalar", "avx2", "avx512", "neon" */
 
     /* s[r][j] = scale * sum_i q[r][i] * k[j * size + i], for r < n_rows, j < n_keys. */
     void (*attend_scores)(const float *const *q, uint32_t n_rows, const float *k, uint32_t n_keys,

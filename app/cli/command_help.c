@@ -29,8 +29,8 @@ static const char version_help[] =
     "cellar version\n"
     "\n"
     "Print the version, the arithmetic in use on this processor and the built-in\n"
-    "model. The environment variable CELLAR_CPU (scalar, avx2, all) limits the\n"
-    "arithmetic; the kernels line shows what remains.\n";
+    "model. The environment variable CELLAR_CPU (scalar, avx2, avx512, neon, all)\n"
+    "limits the arithmetic; the kernels line shows what remains.\n";
 
 const command commands[] = {
     {"run", "read a prompt and go on writing", command_run, command_run_help},

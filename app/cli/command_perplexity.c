@@ -64,7 +64,7 @@ const char command_perplexity_help[] =
     "                        find the same token likeliest\n"
     "  -t, --threads N       default: one for each processor, at most 64\n"
     "      --ubatch N        most tokens computed at once, default 512\n"
-    "      --cpu NAME        scalar, avx2 or all; default: CELLAR_CPU, or all\n"
+    "      --cpu NAME        scalar, avx2, avx512, neon or all (CELLAR_CPU, or all)\n"
     "      --json            the figures as JSON\n"
     "  -h, --help            this text\n"
     "\n"

@@ -51,7 +51,7 @@ const char command_quantize_help[] =
     "      --keep NAMES        tensors that stay, with commas between; * and ? match\n"
     "      --replace           write over OUT if it is there; never over IN\n"
     "  -t, --threads N         default: one for each processor, at most 64\n"
-    "      --cpu NAME          scalar, avx2 or all; default: CELLAR_CPU, or all\n"
+    "      --cpu NAME          scalar, avx2, avx512, neon or all (CELLAR_CPU, or all)\n"
     "      --json              the summary as JSON, every tensor listed\n"
     "  -q, --quiet             no summary\n"
     "  -h, --help              this text\n"

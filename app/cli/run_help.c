@@ -75,7 +75,7 @@ const char command_run_help[] =
     "Computing\n"
     "  -t, --threads N       default: one for each processor, at most 64\n"
     "      --ubatch N        most tokens computed at once, default 512\n"
-    "      --cpu NAME        scalar, avx2 or all; default: CELLAR_CPU, or all\n"
+    "      --cpu NAME        scalar, avx2, avx512, neon or all (CELLAR_CPU, or all)\n"
     "  -q, --quiet           no notes and no figures\n"
     "\n"
     "The text does not depend on -t, --ubatch or where cells lie.\n"
