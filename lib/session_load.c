@@ -129,7 +129,7 @@ static cellar_status take_landings(cl_load *load, cellar_error *error)
     CL_TRY(take(load, &checkpoints, n_checkpoints, sizeof *load->checkpoints, error));
     load->checkpoints = checkpoints;
     for (uint64_t c = 0; c < n_checkpoints; c++)
-        load->checkpoints[c].slot = CL_NO_CHECKPOINT;
+        load->checkpoints[c] = (cl_arriving_checkpoint){.slot = CL_NO_CHECKPOINT};
     load->n_lists = n_checkpoints * load->n_groups +
                     (uint64_t)load->n_arrivals * (2ull * load->n_groups + 1);
     CL_TRY(take(load, &lists, load->n_lists, sizeof *load->lists, error));

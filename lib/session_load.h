@@ -28,8 +28,9 @@ typedef struct cl_arrival {
 
 /* A checkpoint of the session, for the sequences of one pool. */
 typedef struct cl_arriving_checkpoint {
-    uint32_t slot;  /* CL_NO_CHECKPOINT: not wanted, or no room */
-    cl_runs *lists; /* [n_groups] prepared */
+    uint32_t slot;    /* CL_NO_CHECKPOINT: not wanted, or no room */
+    bool is_left_out; /* and counted */
+    cl_runs *lists;   /* [n_groups] prepared */
 } cl_arriving_checkpoint;
 
 typedef struct cl_load {

@@ -60,11 +60,18 @@ static cellar_status collect(cl_load *load, uint32_t g, uint32_t part, cellar_er
 
 /* ---- checkpoints ----------------------------------------------------------------------------- */
 
+/* Once, however many of the sequences have it. */
+static void count_left_out(cl_load *load, cl_arriving_checkpoint *checkpoint)
+{
+    load->n_left_out += !checkpoint->is_left_out;
+    checkpoint->is_left_out = true;
+}
+
 static void leave_out(cl_load *load, cl_arriving_checkpoint *checkpoint)
 {
     cl_cells_release(&load->memory->checkpoints.sequences.cells, checkpoint->slot, 1);
     checkpoint->slot = CL_NO_CHECKPOINT;
-    load->n_left_out++;
+    count_left_out(load, checkpoint);
 }
 
 /* Slots for the checkpoints of the sequences that arrive in a part, the latest first. */
@@ -81,7 +88,7 @@ static void take_slots(cl_load *load, uint32_t part)
             uint32_t slot = checkpoints->n > 0 ? cl_checkpoints_free_slot(checkpoints, false)
                                                : CL_NO_CHECKPOINT;
             if (slot == CL_NO_CHECKPOINT) {
-                load->n_left_out++;
+                count_left_out(load, checkpoint);
                 continue;
             }
             cl_checkpoints_take_slot(

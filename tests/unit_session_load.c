@@ -403,6 +403,48 @@ static void wrong_arguments_are_refused(void **state)
     small_close(&small);
 }
 
+/* ---- checkpoints that stay out --------------------------------------------------------------------------- */
+
+/* Three sequences that share forty checkpoints come into a memory that has not room for all. */
+static void a_shared_checkpoint_that_stays_out_is_counted_once(void **state)
+{
+    (void)state;
+    enum { CHECKPOINTS = 40 };
+    small_memory from, to;
+    parcel file = {0};
+    cellar_error error = {0};
+    small_init(&from, 512);
+    (void)small_add_attention(&from, 0);
+    (void)small_add_recurrent(&from);
+    from.config.n_sequences = 3;
+    to = from;
+    to.config.layers = to.layers;
+    from.config.checkpoint_bytes = 1 << 16;
+    small_open(&from);
+    for (uint32_t i = 0; i < CHECKPOINTS; i++) {
+        small_read(&from, 0, 5);
+        assert_int_equal(cellar_checkpoint(from.memory, 0, NULL), CELLAR_OK);
+    }
+    for (cellar_seq seq = 1; seq < 3; seq++)
+        assert_int_equal(cellar_copy(from.memory, 0, seq, 0, -1, NULL), CELLAR_OK);
+    assert_int_equal(parcel_write(&file, from.memory, NULL, &error), CELLAR_OK);
+    cellar_session *session = open_session(&file);
+    cellar_session_info info;
+    assert_int_equal(cellar_describe_session(session, &info, NULL), CELLAR_OK);
+    assert_int_equal(info.n_checkpoints, CHECKPOINTS);
+    small_open(&to);
+    assert_int_equal(load_as(&to, session, 0, &error), CELLAR_OK);
+    cellar_statistics statistics;
+    assert_int_equal(cellar_stats(to.memory, &statistics, NULL), CELLAR_OK);
+    assert_true(statistics.n_checkpoints < CHECKPOINTS);
+    assert_int_equal(dropped_by(&to) + statistics.n_checkpoints, CHECKPOINTS);
+    expect_sound(&to, "too many checkpoints");
+    cellar_close_session(session);
+    parcel_free(&file);
+    small_close(&from);
+    small_close(&to);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -412,6 +454,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(each_allocation_that_fails_changes_nothing),
         cmocka_unit_test(each_read_and_write_that_fails_changes_nothing),
         cmocka_unit_test(wrong_arguments_are_refused),
+        cmocka_unit_test(a_shared_checkpoint_that_stays_out_is_counted_once),
     };
     if (argc > 1) first_seed = strtoull(argv[1], NULL, 10);
     if (argc > 1) n_memories = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : 1;
