@@ -185,5 +185,6 @@ void cl_crc32c_fill_avx2(cl_kernels *table);
 void cl_matmul_fill_scalar(cl_matmul_table *table);
 void cl_matmul_fill_avx2(cl_matmul_table *table);
 void cl_matmul_tiles_fill_avx2(cl_matmul_table *table);
+void cl_matmul_fill_avx512(cl_matmul_table *table);
 
 #endif /* CL_KERNELS_H */

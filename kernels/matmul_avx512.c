@@ -1,0 +1,313 @@
+/*
+ * matmul_avx512.c: products of weight rows with activations, with 512-bit registers.
+ *
+ * Each (row, token) pair is one chain of sixteen lanes over the row: product i goes to lane i % 16, in
+ * rising order, fused; then lanes l and l + 8 are added, and the eight sums in the tree of lanes_avx2.h. A row
+ * that is no multiple of sixteen long ends in a chunk filled up with zeros. So a value never depends on
+ * what was computed beside it, and a matrix of any type gives what the F32 matrix of its decoded numbers
+ * would give. Activations are not rounded.
+ *
+ * Two ways lead through that chain:
+ *   several tokens   a tile of four rows is decoded into the first-level cache (packed.h, compiled for
+ *                    these instructions) and then serves up to 96 tokens, six at a time: 4 x 6 sums, four
+ *                    weights and an activation are 29 of the 32 registers. Sums are kept from tile to tile.
+ *   one token        rows are read once, so what counts is to read them fast: types with a simple layout
+ *                    are decoded in registers, eight rows at once; the others a tile at a time.
+ *
+ * Loads beyond the end of a row are masked: what is masked out is not accessed (Intel's manual, volume 1,
+ * section 15.6.4; AMD's, volume 4). Nothing here fails. The caller has checked types and sizes.
+ */
+#include "kernels.h"
+
+#include <string.h>
+
+#include "lanes_avx2.h"
+#include "packed.h"
+
+enum {
+    WIDE = 16,           /* lanes */
+    TILE = 512,          /* numbers decoded at a time: a multiple of every block */
+    ROWS_AT_ONCE = 4,    /* with six tokens: 24 sums in registers */
+    TOKENS_AT_ONCE = 96, /* that share a decoded tile: a multiple of six */
+};
+
+typedef void decode_function(float *to, const void *row, size_t n);
+
+/* A product that is under way. */
+typedef struct product {
+    decode_function *decode;
+    uint32_t block, block_bytes;
+    const unsigned char *w; /* the matrix */
+    size_t row_bytes, n_in;
+    const float *x; /* of the first of these tokens */
+    size_t x_stride;
+    float *y;
+    size_t y_stride;
+} product;
+
+/* ---- lanes ----------------------------------------------------------------------------------- */
+
+/* count < 16 numbers, then zeros. */
+ALWAYS_INLINE __m512 wide_rest(const float *from, size_t count)
+{
+    return _mm512_maskz_loadu_ps((__mmask16)((1u << count) - 1), from);
+}
+
+/* Lanes l and l + 8 added. */
+ALWAYS_INLINE __m256 wide_fold(__m512 a)
+{
+    return _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
+}
+
+/* Four rows' sums to four numbers that follow each other, or one row's to one. */
+ALWAYS_INLINE void wide_finish(float *y, const __m512 *sum, int rows)
+{
+    if (rows == 4)
+        _mm_storeu_ps(y, lanes_sum4(wide_fold(sum[0]), wide_fold(sum[1]), wide_fold(sum[2]),
+                                    wide_fold(sum[3])));
+    else
+        for (int r = 0; r < rows; r++)
+            y[r] = lanes_sum(wide_fold(sum[r]));
+}
+
+/* ---- several tokens: tiles ------------------------------------------------------------------- */
+
+/* Rows of one tile, decoded and filled up with zeros to a whole chunk; and the sums so far. */
+typedef struct tiles {
+    float tile[ROWS_AT_ONCE][TILE];
+    __m512 sum[TOKENS_AT_ONCE][ROWS_AT_ONCE];
+} tiles;
+
+/* Continue the sums of some rows and tokens by n numbers from `at` on. Constants: rows, tokens. */
+ALWAYS_INLINE void multiply_block(tiles *t, int rows, int tokens, const product *p, size_t at,
+                                  size_t n, size_t token)
+{
+    const float *const x = p->x + token * p->x_stride + at;
+    __m512 sum[6][4];
+    foreach(u, tokens)
+        foreach(r, rows)
+            sum[u][r] = t->sum[token + (size_t)u][r];
+    size_t i = 0;
+    for (; i + WIDE <= n; i += WIDE) {
+        __m512 weight[4];
+        foreach(r, rows)
+            weight[r] = _mm512_loadu_ps(t->tile[r] + i);
+        foreach(u, tokens) {
+            const __m512 one = _mm512_loadu_ps(x + (size_t)u * p->x_stride + i);
+            foreach(r, rows)
+                sum[u][r] = _mm512_fmadd_ps(weight[r], one, sum[u][r]);
+        }
+    }
+    if (i < n)
+        foreach(u, tokens) {
+            const __m512 one = wide_rest(x + (size_t)u * p->x_stride + i, n - i);
+            foreach(r, rows)
+                sum[u][r] = _mm512_fmadd_ps(_mm512_loadu_ps(t->tile[r] + i), one, sum[u][r]);
+        }
+    foreach(u, tokens)
+        foreach(r, rows)
+            t->sum[token + (size_t)u][r] = sum[u][r];
+}
+
+/* All of `rows` rows from row i on, for n_tokens <= TOKENS_AT_ONCE tokens. */
+ALWAYS_INLINE void multiply_rows(tiles *t, int rows, const product *p, size_t i, size_t n_tokens)
+{
+    for (size_t u = 0; u < n_tokens; u++)
+        foreach(r, rows)
+            t->sum[u][r] = _mm512_setzero_ps();
+    for (size_t at = 0; at < p->n_in; at += TILE) {
+        const size_t n = p->n_in - at < TILE ? p->n_in - at : TILE;
+        for (int r = 0; r < rows; r++) {
+            const unsigned char *const row = p->w + (i + (size_t)r) * p->row_bytes;
+            p->decode(t->tile[r], row + at / p->block * p->block_bytes, n);
+            for (size_t end = n; end % WIDE != 0; end++)
+                t->tile[r][end] = 0;
+        }
+        size_t u = 0;
+        for (; u + 6 <= n_tokens; u += 6)
+            multiply_block(t, rows, 6, p, at, n, u);
+        for (; u + 2 <= n_tokens; u += 2)
+            multiply_block(t, rows, 2, p, at, n, u);
+        if (u < n_tokens) multiply_block(t, rows, 1, p, at, n, u);
+    }
+    for (size_t u = 0; u < n_tokens; u++)
+        wide_finish(p->y + u * p->y_stride + i, t->sum[u], rows);
+}
+
+/* Inlined for each type, so that the decoder is known. */
+ALWAYS_INLINE void multiply(product p, uint32_t first, uint32_t last, size_t n_tokens)
+{
+    tiles t;
+    for (size_t done = 0; done < n_tokens; done += TOKENS_AT_ONCE) {
+        const size_t n = n_tokens - done < TOKENS_AT_ONCE ? n_tokens - done : TOKENS_AT_ONCE;
+        size_t i = first;
+        for (; i + ROWS_AT_ONCE <= last; i += ROWS_AT_ONCE)
+            multiply_rows(&t, ROWS_AT_ONCE, &p, i, n);
+        for (; i < last; i++)
+            multiply_rows(&t, 1, &p, i, n);
+        p.x += n * p.x_stride;
+        p.y += n * p.y_stride;
+    }
+}
+
+/* ---- one token: in registers ----------------------------------------------------------------- */
+
+/* Sixteen numbers of F32, F16 or BF16; `mask` says which are there, the others are zeros. */
+ALWAYS_INLINE __m512 load_plain(int type, const unsigned char *from, __mmask16 mask)
+{
+    if (type == CL_WEIGHT_F32) return _mm512_maskz_loadu_ps(mask, from);
+    const __m256i numbers = _mm256_maskz_loadu_epi16(mask, from);
+    if (type == CL_WEIGHT_F16) return _mm512_cvtph_ps(numbers);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(numbers), 16));
+}
+
+/* scale * sixteen small integers; the product is exact (11 bits times 8). */
+ALWAYS_INLINE __m512 scaled(__m128i quants, __m512 scale)
+{
+    return _mm512_mul_ps(scale, _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(quants)));
+}
+
+ALWAYS_INLINE __m512 load_scale(const unsigned char *block)
+{
+    uint16_t half;
+    memcpy(&half, block, sizeof half);
+    return _mm512_cvtph_ps(_mm256_set1_epi16((short)half));
+}
+
+ALWAYS_INLINE __m128i load_16(const unsigned char *from)
+{
+    return _mm_loadu_si128((const __m128i *)(const void *)from);
+}
+
+/* A block of 32 numbers of Q8_0 or Q4_0 times as many activations. */
+ALWAYS_INLINE __m512 multiply_32(int type, const unsigned char *block, __m512 low, __m512 high,
+                                 __m512 sum)
+{
+    const __m512 scale = load_scale(block);
+    __m128i first = load_16(block + 2), second;
+    if (type == CL_WEIGHT_Q8_0) {
+        second = load_16(block + 18);
+    } else {
+        const __m128i four = _mm_set1_epi8(15), zero = _mm_set1_epi8(8);
+        second = _mm_sub_epi8(_mm_and_si128(_mm_srli_epi16(first, 4), four), zero);
+        first = _mm_sub_epi8(_mm_and_si128(first, four), zero);
+    }
+    sum = _mm512_fmadd_ps(scaled(first, scale), low, sum);
+    return _mm512_fmadd_ps(scaled(second, scale), high, sum);
+}
+
+/* y of `rows` rows from row i. Constants: type, rows. */
+ALWAYS_INLINE void multiply_one(int type, int rows, const product *p, size_t i)
+{
+    const unsigned char *const row = p->w + i * p->row_bytes;
+    __m512 sum[8];
+    foreach(r, rows)
+        sum[r] = _mm512_setzero_ps();
+    if (type == CL_WEIGHT_Q8_0 || type == CL_WEIGHT_Q4_0) {
+        const size_t bytes = type == CL_WEIGHT_Q8_0 ? 34 : 18;
+        for (size_t at = 0; at < p->n_in; at += 32) {
+            const __m512 low = _mm512_loadu_ps(p->x + at), high = _mm512_loadu_ps(p->x + at + 16);
+            foreach(r, rows) {
+                const unsigned char *const block = row + (size_t)r * p->row_bytes + at / 32 * bytes;
+                /* The next rows: the processor does not foresee this many short streams by itself. */
+                const uintptr_t next = (uintptr_t)block + (size_t)rows * p->row_bytes;
+                _mm_prefetch((const char *)next, _MM_HINT_T0);
+                sum[r] = multiply_32(type, block, low, high, sum[r]);
+            }
+        }
+    } else {
+        const size_t bytes = type == CL_WEIGHT_F32 ? 4 : 2;
+        for (size_t at = 0; at < p->n_in; at += WIDE) {
+            const size_t left = p->n_in - at;
+            const __mmask16 mask = (__mmask16)(left < WIDE ? (1u << left) - 1 : 0xffff);
+            const __m512 one = _mm512_maskz_loadu_ps(mask, p->x + at);
+            foreach(r, rows) {
+                const unsigned char *const from = row + (size_t)r * p->row_bytes + at * bytes;
+                const uintptr_t next = (uintptr_t)from + (size_t)rows * p->row_bytes;
+                _mm_prefetch((const char *)next, _MM_HINT_T0);
+                sum[r] = _mm512_fmadd_ps(load_plain(type, from, mask), one, sum[r]);
+            }
+        }
+    }
+    foreach(quarter, rows / 4)
+        wide_finish(p->y + i + 4 * quarter, sum + 4 * quarter, 4);
+    if (rows == 1) wide_finish(p->y + i, sum, 1);
+}
+
+ALWAYS_INLINE void multiply_by_one(int type, const product *p, size_t i, size_t last)
+{
+    for (; i + 8 <= last; i += 8)
+        multiply_one(type, 8, p, i);
+    for (; i < last; i++)
+        multiply_one(type, 1, p, i);
+}
+
+/* ---- one set of functions a type ------------------------------------------------------------- */
+
+static void decode_f32(float *to, const void *row, size_t n)
+{
+    memcpy(to, row, n * sizeof *to);
+}
+
+ALWAYS_INLINE void decode_plain(int type, float *to, const unsigned char *row, size_t n)
+{
+    for (size_t i = 0; i < n; i += WIDE) {
+        const __mmask16 mask = (__mmask16)(n - i < WIDE ? (1u << (n - i)) - 1 : 0xffff);
+        _mm512_mask_storeu_ps(to + i, mask, load_plain(type, row + 2 * i, mask));
+    }
+}
+
+static void decode_f16(float *to, const void *row, size_t n)
+{
+    decode_plain(CL_WEIGHT_F16, to, row, n);
+}
+
+static void decode_bf16(float *to, const void *row, size_t n)
+{
+    decode_plain(CL_WEIGHT_BF16, to, row, n);
+}
+
+static void decode_q8_0(float *to, const void *row, size_t n)
+{
+    const unsigned char *block = row;
+    for (size_t i = 0; i < n; i += 32, block += 34) {
+        const __m512 scale = load_scale(block);
+        _mm512_storeu_ps(to + i, scaled(load_16(block + 2), scale));
+        _mm512_storeu_ps(to + i + 16, scaled(load_16(block + 18), scale));
+    }
+}
+
+/* `one` is what a single token gets: in registers, or by tiles like any number of them. */
+#define DEFINE_MATMUL(name, decoder, block, block_bytes, one)                                      \
+    static void matmul_##name(const void *w, size_t row_bytes, uint32_t n_in, uint32_t first,      \
+                              uint32_t last, const float *x, size_t x_stride, uint32_t n_tokens,   \
+                              float *y, size_t y_stride)                                           \
+    {                                                                                              \
+        const product p = {decoder, block, block_bytes, w, row_bytes,                              \
+                           n_in,    x,     x_stride,    y, y_stride};                              \
+        if (n_tokens == 1)                                                                         \
+            one;                                                                                   \
+        else                                                                                       \
+            multiply(p, first, last, n_tokens);                                                    \
+    }
+
+DEFINE_MATMUL(f32, decode_f32, 1, 4, multiply_by_one(CL_WEIGHT_F32, &p, first, last))
+DEFINE_MATMUL(f16, decode_f16, 1, 2, multiply_by_one(CL_WEIGHT_F16, &p, first, last))
+DEFINE_MATMUL(bf16, decode_bf16, 1, 2, multiply_by_one(CL_WEIGHT_BF16, &p, first, last))
+DEFINE_MATMUL(q8_0, decode_q8_0, 32, 34, multiply_by_one(CL_WEIGHT_Q8_0, &p, first, last))
+DEFINE_MATMUL(q4_0, packed_decode_q4_0, 32, 18, multiply_by_one(CL_WEIGHT_Q4_0, &p, first, last))
+
+#define DEFINE_BY_TILE(name, number, block, block_bytes)                                           \
+    DEFINE_MATMUL(name, packed_decode_##name, block, block_bytes, multiply(p, first, last, 1))
+WEIGHTS_BY_TILE_ONLY(DEFINE_BY_TILE)
+
+void cl_matmul_fill_avx512(cl_matmul_table *table)
+{
+    table->weight[CL_WEIGHT_F32] = (cl_weight){1, 4, decode_f32, matmul_f32};
+    table->weight[CL_WEIGHT_F16] = (cl_weight){1, 2, decode_f16, matmul_f16};
+    table->weight[CL_WEIGHT_BF16] = (cl_weight){1, 2, decode_bf16, matmul_bf16};
+    table->weight[CL_WEIGHT_Q8_0] = (cl_weight){32, 34, decode_q8_0, matmul_q8_0};
+#define FILL(name, number, block, block_bytes)                                                     \
+    table->weight[number] = (cl_weight){block, block_bytes, packed_decode_##name, matmul_##name};
+    WEIGHTS_BY_TILE(FILL)
+}
