@@ -11,8 +11,8 @@
  *   several tokens   a tile of four rows is decoded into the first-level cache (packed.h, compiled for
  *                    these instructions) and then serves up to 96 tokens, six at a time: 4 x 6 sums, four
  *                    weights and an activation are 29 of the 32 registers. Sums are kept from tile to tile.
- *   one token        rows are read once, so what counts is to read them fast: types with a simple layout
- *                    are decoded in registers, eight rows at once; the others a tile at a time.
+ *   few tokens       what counts is to read the rows fast: types with a simple layout are decoded in
+ *                    registers, up to eight rows at once; the others a tile at a time.
  *
  * Loads beyond the end of a row are masked: what is masked out is not accessed (Intel's manual, volume 1,
  * section 15.6.4; AMD's, volume 4). Nothing here fails. The caller has checked types and sizes.
@@ -29,6 +29,7 @@ enum {
     TILE = 512,          /* numbers decoded at a time: a multiple of every block */
     ROWS_AT_ONCE = 4,    /* with six tokens: 24 sums in registers */
     TOKENS_AT_ONCE = 96, /* that share a decoded tile: a multiple of six */
+    FEW = 8,             /* tokens for which weights are decoded in registers */
 };
 
 typedef void decode_function(float *to, const void *row, size_t n);
@@ -150,7 +151,7 @@ ALWAYS_INLINE void multiply(product p, uint32_t first, uint32_t last, size_t n_t
     }
 }
 
-/* ---- one token: in registers ----------------------------------------------------------------- */
+/* ---- few tokens: in registers ---------------------------------------------------------------- */
 
 /* Sixteen numbers of F32, F16 or BF16; `mask` says which are there, the others are zeros. */
 ALWAYS_INLINE __m512 load_plain(int type, const unsigned char *from, __mmask16 mask)
@@ -179,9 +180,8 @@ ALWAYS_INLINE __m128i load_16(const unsigned char *from)
     return _mm_loadu_si128((const __m128i *)(const void *)from);
 }
 
-/* A block of 32 numbers of Q8_0 or Q4_0 times as many activations. */
-ALWAYS_INLINE __m512 multiply_32(int type, const unsigned char *block, __m512 low, __m512 high,
-                                 __m512 sum)
+/* A block of 32 numbers of Q8_0 or Q4_0, as two chunks. */
+ALWAYS_INLINE void load_32(int type, const unsigned char *block, __m512 chunk[2])
 {
     const __m512 scale = load_scale(block);
     __m128i first = load_16(block + 2), second;
@@ -192,54 +192,103 @@ ALWAYS_INLINE __m512 multiply_32(int type, const unsigned char *block, __m512 lo
         second = _mm_sub_epi8(_mm_and_si128(_mm_srli_epi16(first, 4), four), zero);
         first = _mm_sub_epi8(_mm_and_si128(first, four), zero);
     }
-    sum = _mm512_fmadd_ps(scaled(first, scale), low, sum);
-    return _mm512_fmadd_ps(scaled(second, scale), high, sum);
+    chunk[0] = scaled(first, scale);
+    chunk[1] = scaled(second, scale);
 }
 
-/* y of `rows` rows from row i. Constants: type, rows. */
-ALWAYS_INLINE void multiply_one(int type, int rows, const product *p, size_t i)
+/* The next rows: the processor does not foresee this many short streams by itself. */
+ALWAYS_INLINE void prefetch_rows(const unsigned char *from, int rows, const product *p)
 {
-    const unsigned char *const row = p->w + i * p->row_bytes;
-    __m512 sum[8];
-    foreach(r, rows)
-        sum[r] = _mm512_setzero_ps();
-    if (type == CL_WEIGHT_Q8_0 || type == CL_WEIGHT_Q4_0) {
-        const size_t bytes = type == CL_WEIGHT_Q8_0 ? 34 : 18;
-        for (size_t at = 0; at < p->n_in; at += 32) {
-            const __m512 low = _mm512_loadu_ps(p->x + at), high = _mm512_loadu_ps(p->x + at + 16);
-            foreach(r, rows) {
-                const unsigned char *const block = row + (size_t)r * p->row_bytes + at / 32 * bytes;
-                /* The next rows: the processor does not foresee this many short streams by itself. */
-                const uintptr_t next = (uintptr_t)block + (size_t)rows * p->row_bytes;
-                _mm_prefetch((const char *)next, _MM_HINT_T0);
-                sum[r] = multiply_32(type, block, low, high, sum[r]);
-            }
-        }
-    } else {
-        const size_t bytes = type == CL_WEIGHT_F32 ? 4 : 2;
-        for (size_t at = 0; at < p->n_in; at += WIDE) {
-            const size_t left = p->n_in - at;
-            const __mmask16 mask = (__mmask16)(left < WIDE ? (1u << left) - 1 : 0xffff);
-            const __m512 one = _mm512_maskz_loadu_ps(mask, p->x + at);
-            foreach(r, rows) {
-                const unsigned char *const from = row + (size_t)r * p->row_bytes + at * bytes;
-                const uintptr_t next = (uintptr_t)from + (size_t)rows * p->row_bytes;
-                _mm_prefetch((const char *)next, _MM_HINT_T0);
-                sum[r] = _mm512_fmadd_ps(load_plain(type, from, mask), one, sum[r]);
-            }
+    const uintptr_t next = (uintptr_t)from + (size_t)rows * p->row_bytes;
+    _mm_prefetch((const char *)next, _MM_HINT_T0);
+}
+
+/* 32 numbers of each row, from x on: of types with blocks. */
+ALWAYS_INLINE void multiply_blocks(int type, __m512 (*sum)[8], int rows, int tokens,
+                                   const product *p, const unsigned char *from, const float *x)
+{
+    __m512 low[4], high[4];
+    foreach(u, tokens) {
+        low[u] = _mm512_loadu_ps(x + (size_t)u * p->x_stride);
+        high[u] = _mm512_loadu_ps(x + (size_t)u * p->x_stride + WIDE);
+    }
+    foreach(r, rows) {
+        const unsigned char *const block = from + (size_t)r * p->row_bytes;
+        __m512 chunk[2];
+        prefetch_rows(block, rows, p);
+        load_32(type, block, chunk);
+        foreach(u, tokens) {
+            sum[u][r] = _mm512_fmadd_ps(chunk[0], low[u], sum[u][r]);
+            sum[u][r] = _mm512_fmadd_ps(chunk[1], high[u], sum[u][r]);
         }
     }
-    foreach(quarter, rows / 4)
-        wide_finish(p->y + i + 4 * quarter, sum + 4 * quarter, 4);
-    if (rows == 1) wide_finish(p->y + i, sum, 1);
 }
 
-ALWAYS_INLINE void multiply_by_one(int type, const product *p, size_t i, size_t last)
+/* Sixteen numbers of each row, or as many as `mask` says: of types without. */
+ALWAYS_INLINE void multiply_chunks(int type, __m512 (*sum)[8], int rows, int tokens,
+                                   const product *p, const unsigned char *from, const float *x,
+                                   __mmask16 mask)
 {
-    for (; i + 8 <= last; i += 8)
-        multiply_one(type, 8, p, i);
+    __m512 number[4];
+    foreach(u, tokens)
+        number[u] = _mm512_maskz_loadu_ps(mask, x + (size_t)u * p->x_stride);
+    foreach(r, rows) {
+        const unsigned char *const at = from + (size_t)r * p->row_bytes;
+        prefetch_rows(at, rows, p);
+        const __m512 weight = load_plain(type, at, mask);
+        foreach(u, tokens)
+            sum[u][r] = _mm512_fmadd_ps(weight, number[u], sum[u][r]);
+    }
+}
+
+/* y of `rows` rows from row i and `tokens` tokens from token t. Constants: type, rows, tokens. */
+ALWAYS_INLINE void multiply_few(int type, int rows, int tokens, const product *p, size_t i,
+                                size_t t)
+{
+    const unsigned char *const row = p->w + i * p->row_bytes;
+    const float *const x = p->x + t * p->x_stride;
+    __m512 sum[4][8];
+    foreach(u, tokens)
+        foreach(r, rows)
+            sum[u][r] = _mm512_setzero_ps();
+    if (type == CL_WEIGHT_Q8_0 || type == CL_WEIGHT_Q4_0) {
+        const size_t bytes = type == CL_WEIGHT_Q8_0 ? 34 : 18;
+        for (size_t at = 0; at < p->n_in; at += 32)
+            multiply_blocks(type, sum, rows, tokens, p, row + at / 32 * bytes, x + at);
+    } else {
+        const size_t bytes = type == CL_WEIGHT_F32 ? 4 : 2;
+        size_t at = 0;
+        for (; at + WIDE <= p->n_in; at += WIDE)
+            multiply_chunks(type, sum, rows, tokens, p, row + at * bytes, x + at, 0xffff);
+        if (at < p->n_in)
+            multiply_chunks(type, sum, rows, tokens, p, row + at * bytes, x + at,
+                            (__mmask16)((1u << (p->n_in - at)) - 1));
+    }
+    foreach(u, tokens) {
+        float *const y = p->y + (t + (size_t)u) * p->y_stride + i;
+        if (rows == 1) wide_finish(y, sum[u], 1);
+        foreach(half, rows / 4)
+            wide_finish(y + 4 * half, sum[u] + 4 * half, 4);
+    }
+}
+
+/* Rows are read from memory once: those read for the first tokens are in the cache for the others. */
+ALWAYS_INLINE void multiply_by_few(int type, const product *p, size_t i, size_t last,
+                                   size_t n_tokens)
+{
+    for (; i + 8 <= last; i += 8) {
+        size_t t = 0;
+        for (; t + 4 <= n_tokens; t += 4) {
+            multiply_few(type, 4, 4, p, i, t);
+            multiply_few(type, 4, 4, p, i + 4, t);
+        }
+        for (; t + 2 <= n_tokens; t += 2)
+            multiply_few(type, 8, 2, p, i, t);
+        if (t < n_tokens) multiply_few(type, 8, 1, p, i, t);
+    }
     for (; i < last; i++)
-        multiply_one(type, 1, p, i);
+        for (size_t t = 0; t < n_tokens; t++)
+            multiply_few(type, 1, 1, p, i, t);
 }
 
 /* ---- one set of functions a type ------------------------------------------------------------- */
@@ -277,28 +326,30 @@ static void decode_q8_0(float *to, const void *row, size_t n)
     }
 }
 
-/* `one` is what a single token gets: in registers, or by tiles like any number of them. */
-#define DEFINE_MATMUL(name, decoder, block, block_bytes, one)                                      \
+/* `few` is what up to FEW tokens get: in registers, or by tiles like any number of them. */
+#define DEFINE_MATMUL(name, decoder, block, block_bytes, few)                                      \
     static void matmul_##name(const void *w, size_t row_bytes, uint32_t n_in, uint32_t first,      \
                               uint32_t last, const float *x, size_t x_stride, uint32_t n_tokens,   \
                               float *y, size_t y_stride)                                           \
     {                                                                                              \
         const product p = {decoder, block, block_bytes, w, row_bytes,                              \
                            n_in,    x,     x_stride,    y, y_stride};                              \
-        if (n_tokens == 1)                                                                         \
-            one;                                                                                   \
+        if (n_tokens <= FEW)                                                                       \
+            few;                                                                                   \
         else                                                                                       \
             multiply(p, first, last, n_tokens);                                                    \
     }
 
-DEFINE_MATMUL(f32, decode_f32, 1, 4, multiply_by_one(CL_WEIGHT_F32, &p, first, last))
-DEFINE_MATMUL(f16, decode_f16, 1, 2, multiply_by_one(CL_WEIGHT_F16, &p, first, last))
-DEFINE_MATMUL(bf16, decode_bf16, 1, 2, multiply_by_one(CL_WEIGHT_BF16, &p, first, last))
-DEFINE_MATMUL(q8_0, decode_q8_0, 32, 34, multiply_by_one(CL_WEIGHT_Q8_0, &p, first, last))
-DEFINE_MATMUL(q4_0, packed_decode_q4_0, 32, 18, multiply_by_one(CL_WEIGHT_Q4_0, &p, first, last))
+DEFINE_MATMUL(f32, decode_f32, 1, 4, multiply_by_few(CL_WEIGHT_F32, &p, first, last, n_tokens))
+DEFINE_MATMUL(f16, decode_f16, 1, 2, multiply_by_few(CL_WEIGHT_F16, &p, first, last, n_tokens))
+DEFINE_MATMUL(bf16, decode_bf16, 1, 2, multiply_by_few(CL_WEIGHT_BF16, &p, first, last, n_tokens))
+DEFINE_MATMUL(q8_0, decode_q8_0, 32, 34, multiply_by_few(CL_WEIGHT_Q8_0, &p, first, last, n_tokens))
+DEFINE_MATMUL(q4_0, packed_decode_q4_0, 32, 18,
+              multiply_by_few(CL_WEIGHT_Q4_0, &p, first, last, n_tokens))
 
 #define DEFINE_BY_TILE(name, number, block, block_bytes)                                           \
-    DEFINE_MATMUL(name, packed_decode_##name, block, block_bytes, multiply(p, first, last, 1))
+    DEFINE_MATMUL(name, packed_decode_##name, block, block_bytes,                                  \
+                  multiply(p, first, last, n_tokens))
 WEIGHTS_BY_TILE_ONLY(DEFINE_BY_TILE)
 
 void cl_matmul_fill_avx512(cl_matmul_table *table)
