@@ -29,7 +29,9 @@ enum {
     TILE = 512,          /* numbers decoded at a time: a multiple of every block */
     ROWS_AT_ONCE = 4,    /* with six tokens: 24 sums in registers */
     TOKENS_AT_ONCE = 96, /* that share a decoded tile: a multiple of six */
-    FEW = 8,             /* tokens for which weights are decoded in registers */
+    TOKEN_BYTES =
+        768 << 10, /* activations a stretch of tokens may have: they stay in the second level */
+    FEW = 8,       /* tokens for which weights are decoded in registers */
 };
 
 typedef void decode_function(float *to, const void *row, size_t n);
@@ -138,9 +140,11 @@ ALWAYS_INLINE void multiply_rows(tiles *t, int rows, const product *p, size_t i,
 /* Inlined for each type, so that the decoder is known. */
 ALWAYS_INLINE void multiply(product p, uint32_t first, uint32_t last, size_t n_tokens)
 {
+    const size_t fitting = TOKEN_BYTES / sizeof(float) / (p.n_in + 1) / 6 * 6;
+    const size_t most = fitting < 24 ? 24 : fitting < TOKENS_AT_ONCE ? fitting : TOKENS_AT_ONCE;
     tiles t;
-    for (size_t done = 0; done < n_tokens; done += TOKENS_AT_ONCE) {
-        const size_t n = n_tokens - done < TOKENS_AT_ONCE ? n_tokens - done : TOKENS_AT_ONCE;
+    for (size_t done = 0, n; done < n_tokens; done += n) {
+        n = n_tokens - done < most ? n_tokens - done : most;
         size_t i = first;
         for (; i + ROWS_AT_ONCE <= last; i += ROWS_AT_ONCE)
             multiply_rows(&t, ROWS_AT_ONCE, &p, i, n);
