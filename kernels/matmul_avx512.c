@@ -26,7 +26,7 @@
 
 enum {
     WIDE = 16,           /* lanes */
-    TILE = 512,          /* numbers decoded at a time: a multiple of every block */
+    TILE = 768,          /* numbers decoded at a time: a multiple of every block */
     ROWS_AT_ONCE = 4,    /* with six tokens: 24 sums in registers */
     TOKENS_AT_ONCE = 96, /* that share a decoded tile: a multiple of six */
     TOKEN_BYTES =
