@@ -1,11 +1,9 @@
 /*
  * matmul_avx512.c: products of weight rows with activations, with 512-bit registers.
  *
- * Each (row, token) pair is one chain of sixteen lanes over the row: product i goes to lane i % 16, in
- * rising order, fused; then lanes l and l + 8 are added, and the eight sums in the tree of lanes_avx2.h. A row
- * that is no multiple of sixteen long ends in a chunk filled up with zeros. So a value never depends on
- * what was computed beside it, and a matrix of any type gives what the F32 matrix of its decoded numbers
- * would give. Activations are not rounded.
+ * Each (row, token) pair is one chain of sixteen lanes and their tree (lanes_avx512.h), so a value never
+ * depends on what was computed beside it, and a matrix of any type gives what the F32 matrix of its decoded
+ * numbers would give. Activations are not rounded.
  *
  * Two ways lead through that chain:
  *   several tokens   a tile of four rows is decoded into the first-level cache (packed.h, compiled for
@@ -14,18 +12,16 @@
  *   few tokens       what counts is to read the rows fast: types with a simple layout are decoded in
  *                    registers, up to eight rows at once; the others a tile at a time.
  *
- * Loads beyond the end of a row are masked: what is masked out is not accessed (Intel's manual, volume 1,
- * section 15.6.4; AMD's, volume 4). Nothing here fails. The caller has checked types and sizes.
+ * Nothing here fails. The caller has checked types and sizes.
  */
 #include "kernels.h"
 
 #include <string.h>
 
-#include "lanes_avx2.h"
+#include "lanes_avx512.h"
 #include "packed.h"
 
 enum {
-    WIDE = 16,           /* lanes */
     TILE = 768,          /* numbers decoded at a time: a multiple of every block */
     ROWS_AT_ONCE = 4,    /* with six tokens: 24 sums in registers */
     TOKENS_AT_ONCE = 96, /* that share a decoded tile: a multiple of six */
@@ -48,29 +44,13 @@ typedef struct product {
     size_t y_stride;
 } product;
 
-/* ---- lanes ----------------------------------------------------------------------------------- */
-
-/* count < 16 numbers, then zeros. */
-ALWAYS_INLINE __m512 wide_rest(const float *from, size_t count)
-{
-    return _mm512_maskz_loadu_ps((__mmask16)((1u << count) - 1), from);
-}
-
-/* Lanes l and l + 8 added. */
-ALWAYS_INLINE __m256 wide_fold(__m512 a)
-{
-    return _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
-}
-
 /* Four rows' sums to four numbers that follow each other, or one row's to one. */
 ALWAYS_INLINE void wide_finish(float *y, const __m512 *sum, int rows)
 {
     if (rows == 4)
-        _mm_storeu_ps(y, lanes_sum4(wide_fold(sum[0]), wide_fold(sum[1]), wide_fold(sum[2]),
-                                    wide_fold(sum[3])));
+        _mm_storeu_ps(y, wide_sum4(sum));
     else
-        for (int r = 0; r < rows; r++)
-            y[r] = lanes_sum(wide_fold(sum[r]));
+        *y = wide_sum(sum[0]);
 }
 
 /* ---- several tokens: tiles ------------------------------------------------------------------- */
@@ -266,7 +246,7 @@ ALWAYS_INLINE void multiply_few(int type, int rows, int tokens, const product *p
             multiply_chunks(type, sum, rows, tokens, p, row + at * bytes, x + at, 0xffff);
         if (at < p->n_in)
             multiply_chunks(type, sum, rows, tokens, p, row + at * bytes, x + at,
-                            (__mmask16)((1u << (p->n_in - at)) - 1));
+                            wide_first(p->n_in - at));
     }
     foreach(u, tokens) {
         float *const y = p->y + (t + (size_t)u) * p->y_stride + i;
@@ -305,7 +285,7 @@ static void decode_f32(float *to, const void *row, size_t n)
 ALWAYS_INLINE void decode_plain(int type, float *to, const unsigned char *row, size_t n)
 {
     for (size_t i = 0; i < n; i += WIDE) {
-        const __mmask16 mask = (__mmask16)(n - i < WIDE ? (1u << (n - i)) - 1 : 0xffff);
+        const __mmask16 mask = n - i < WIDE ? wide_first(n - i) : 0xffff;
         _mm512_mask_storeu_ps(to + i, mask, load_plain(type, row + 2 * i, mask));
     }
 }
