@@ -6,7 +6,8 @@
 #   1. the shared library exports names that begin with cellar_, and nothing else;
 #   2. every call of the header is exported, and every export stands in the header;
 #   3. in the static library every global name begins with cellar_ or cl_;
-#   4. AVX registers occur in files named *_avx2 only, so that the program starts on any processor;
+#   4. AVX registers occur in files named *_avx2 and *_avx512 only, and those of 512 bits in the latter, so that the
+#      program starts on any processor;
 #   5. the library calls nothing that ends the process or prints.
 # The last line counts; exit 1 if something failed.
 
@@ -33,7 +34,7 @@ verdict() {
 for tool in nm objdump awk; do
     if ! command -v $tool >/dev/null 2>&1; then
         echo "skip: there is no $tool here"
-        echo "0 passed, 0 failed, 5 skipped"
+        echo "0 passed, 0 failed, 7 skipped"
         exit 0
     fi
 done
@@ -62,21 +63,25 @@ verdict "libcellar.a defines only cellar_* and cl_*" \
 # With a sanitizer, and off x86, there is nothing to see in the code.
 case $(objdump -f "$OUT"/lib/*.o 2>/dev/null | awk '/^architecture/ { print $2; exit }') in
 i386:x86-64,)
-    offenders=$(find "$OUT/lib" "$OUT/kernels" "$OUT/app" -name '*.o' ! -name '*_avx2.o' | sort | while read -r object; do
+    offenders=$(find "$OUT/lib" "$OUT/kernels" "$OUT/app" -name '*.o' ! -name '*_avx2.o' ! -name '*_avx512.o' | sort | while read -r object; do
         objdump -d --no-show-raw-insn "$object" | grep -Eq '%(ymm|zmm)[0-9]' && echo "$object"
     done)
-    verdict "AVX registers occur only in *_avx2.o" "$offenders"
-    for object in "$OUT"/kernels/*_avx2.o; do
+    verdict "AVX registers occur only in *_avx2.o and *_avx512.o" "$offenders"
+    offenders=$(for object in "$OUT"/kernels/*_avx2.o; do
+        objdump -d --no-show-raw-insn "$object" 2>/dev/null | grep -Eq '%(zmm|k)[0-9]' && echo "$object"
+    done)
+    verdict "registers of 512 bits and masks occur only in *_avx512.o" "$offenders"
+    for object in "$OUT"/kernels/*_avx2.o "$OUT"/kernels/*_avx512.o; do
         [ -e "$object" ] || continue
-        extra=$(nm -g --defined-only "$object" | awk '{ print $3 }' | grep -Evx 'cl_[a-z0-9_]+_fill_avx2')
+        extra=$(nm -g --defined-only "$object" | awk '{ print $3 }' | grep -Evx 'cl_[a-z0-9_]+_fill_avx(2|512)')
         [ -z "$extra" ] || wide="${wide-}$object defines $extra
 "
     done
-    verdict "each *_avx2.o exports its fill function alone" "${wide-}"
+    verdict "each of them exports its fill function alone" "${wide-}"
     ;;
 *)
     echo "skip: not x86-64, or nothing was built: no AVX to look for"
-    skipped=$((skipped + 2))
+    skipped=$((skipped + 3))
     ;;
 esac
 
