@@ -177,6 +177,7 @@ void cl_rope_fill_scalar(cl_kernels *table);
 void cl_rope_fill_avx2(cl_kernels *table);
 void cl_rows_fill_scalar(cl_kernels *table);
 void cl_rows_fill_avx2(cl_kernels *table);
+void cl_rows_fill_avx512(cl_kernels *table);
 void cl_quants_fill_scalar(cl_kernels *table);
 void cl_quants_fill_avx2(cl_kernels *table);
 void cl_hadamard_fill_scalar(cl_kernels *table);

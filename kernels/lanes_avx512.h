@@ -42,4 +42,27 @@ ALWAYS_INLINE __m128 wide_sum4(const __m512 *a)
     return lanes_sum4(wide_fold(a[0]), wide_fold(a[1]), wide_fold(a[2]), wide_fold(a[3]));
 }
 
+/* Lanes l and l + 8 of two: eight numbers of a, then eight of b. */
+ALWAYS_INLINE __m512 wide_fold2(__m512 a, __m512 b)
+{
+    return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
+}
+
+/* In each quarter: neighbours of a added, two numbers, then those of b. */
+ALWAYS_INLINE __m512 wide_pairs(__m512 a, __m512 b)
+{
+    return _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x88), _mm512_shuffle_ps(a, b, 0xdd));
+}
+
+/* Eight of them at once, to equal results. */
+ALWAYS_INLINE __m256 wide_sum8(const __m512 *a)
+{
+    const __m512 first = wide_pairs(wide_fold2(a[0], a[4]), wide_fold2(a[1], a[5]));
+    const __m512 last = wide_pairs(wide_fold2(a[2], a[6]), wide_fold2(a[3], a[7]));
+    const __m512 fours = wide_pairs(first,
+                                    last); /* quarters: 0..3 of sums 0..3, 4..7 of them; of 4..7 */
+    return _mm512_castps512_ps256(_mm512_add_ps(_mm512_shuffle_f32x4(fours, fours, 0x88),
+                                                _mm512_shuffle_f32x4(fours, fours, 0xdd)));
+}
+
 #endif /* CL_LANES_AVX512_H */
