@@ -421,23 +421,62 @@ static bool attend_block(tile *t, const cl_key_block *block)
 
 /* ---- attend: the walk ------------------------------------------------------------------------ */
 
+/* The key blocks of a tile, in order: those of its one view, or of all that some token may see. */
+typedef struct block_walk {
+    uint32_t first_view, last_view; /* of the tile's tokens */
+    uint32_t at, end; /* into the sweep's view_blocks or, of several views, its order */
+} block_walk;
+
+static block_walk begin_walk(const tile *t)
+{
+    const cl_sweep *sweep = &t->job->a->group->sweep;
+    block_walk walk = {.first_view = sweep->view_of[t->first_token],
+                       .last_view = sweep->view_of[t->first_token + t->n_tokens - 1],
+                       .end = sweep->n_blocks};
+    if (walk.first_view == walk.last_view) {
+        const cl_view *view = &sweep->views[walk.first_view];
+        walk.at = view->first_block;
+        walk.end = view->first_block + view->n_blocks;
+    }
+    return walk;
+}
+
+/* NULL: that was the last one. */
+static const cl_key_block *next_block(const tile *t, block_walk *walk)
+{
+    const cl_sweep *sweep = &t->job->a->group->sweep;
+    if (walk->first_view == walk->last_view)
+        return walk->at < walk->end ? &sweep->blocks[sweep->view_blocks[walk->at++]] : NULL;
+    while (walk->at < walk->end) {
+        const cl_key_block *block = &sweep->blocks[sweep->order[walk->at++]];
+        const uint32_t *viewers = sweep->viewers + block->first_viewer;
+        if (viewers[0] <= walk->last_view && viewers[block->n_viewers - 1] >= walk->first_view)
+            return block;
+    }
+    return NULL;
+}
+
+/* Rows of a block come from memory while the one before it is computed. */
+static void prefetch_block(const tile *t, const cl_key_block *block)
+{
+    const cl_attention *a = t->job->a;
+    const cl_layer *layer = a->layer;
+    for (uint32_t i = 0; i < block->n_pieces; i++) {
+        const cl_piece *piece = &a->group->sweep.pieces[block->first_piece + i];
+        cl_storage_prefetch(&a->group->storage, layer->k, t->kv_head, piece->cell, piece->len);
+        if (!layer->v_in_k)
+            cl_storage_prefetch(&a->group->storage, layer->v, t->kv_head, piece->cell, piece->len);
+    }
+}
+
 /* Every key block that some token of the tile sees, in order. False: a store failed. */
 static bool walk_blocks(tile *t)
 {
-    const cl_sweep *sweep = &t->job->a->group->sweep;
-    uint32_t first_view = sweep->view_of[t->first_token];
-    uint32_t last_view = sweep->view_of[t->first_token + t->n_tokens - 1];
-    if (first_view == last_view) {
-        const cl_view *view = &sweep->views[first_view];
-        for (uint32_t i = 0; i < view->n_blocks; i++)
-            if (!attend_block(t, &sweep->blocks[sweep->view_blocks[view->first_block + i]]))
-                return false;
-        return true;
-    }
-    for (uint32_t b = 0; b < sweep->n_blocks; b++) {
-        const cl_key_block *block = &sweep->blocks[sweep->order[b]];
-        const uint32_t *viewers = sweep->viewers + block->first_viewer;
-        if (viewers[0] > last_view || viewers[block->n_viewers - 1] < first_view) continue;
+    block_walk walk = begin_walk(t);
+    const cl_key_block *next, *block = next_block(t, &walk);
+    for (; block; block = next) {
+        next = next_block(t, &walk);
+        if (next) prefetch_block(t, next);
         if (!attend_block(t, block)) return false;
     }
     return true;

@@ -17,6 +17,7 @@
 #include "error.h"
 
 #define CHUNKS_WANTED 64u
+#define LINE 64u /* bytes that a cache fetches at once; another size costs time only */
 
 bool cl_storage_add(cl_storage_layout *layout, cl_rows *rows, uint32_t n_heads, uint32_t size,
                     cellar_type type, uint32_t store)
@@ -274,6 +275,15 @@ const float *cl_storage_read(const cl_storage *storage, const cl_rows *rows,
     if (is_f32) return (const float *)(const void *)from;
     kernels->codec[rows->type].decode(scratch, from, (size_t)n * rows->size);
     return scratch;
+}
+
+void cl_storage_prefetch(const cl_storage *storage, const cl_rows *rows, uint32_t head,
+                         uint32_t cell, uint32_t n)
+{
+    const unsigned char *row = cl_storage_row(storage, rows, head, cell);
+    size_t bytes = n * rows->row_bytes;
+    for (size_t i = 0; row && i < bytes; i += LINE)
+        __builtin_prefetch(row + i);
 }
 
 /* Bytes of one store, from one place to another, of which either may have an address. */

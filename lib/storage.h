@@ -138,6 +138,10 @@ const float *cl_storage_read(const cl_storage *storage, const cl_rows *rows,
                              const cl_kernels *kernels, uint32_t head, uint32_t cell, uint32_t n,
                              float *scratch, unsigned char *raw);
 
+/* n rows (inside one block) will be read soon. Changes nothing, cannot fail. */
+void cl_storage_prefetch(const cl_storage *storage, const cl_rows *rows, uint32_t head,
+                         uint32_t cell, uint32_t n);
+
 /* Copy all rows of n cells; the two stretches do not overlap. False: a store failed. */
 bool cl_storage_copy(const cl_storage *storage, uint32_t to, uint32_t from, uint32_t n);
 
