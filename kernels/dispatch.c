@@ -32,7 +32,10 @@ void cl_kernels_fill(cl_kernels *table, uint32_t mask)
         cl_crc32c_fill_avx2(table);
         table->isa = "avx2";
     }
-    if (usable & CL_CPU_AVX512) table->isa = "avx512";
+    if (usable & CL_CPU_AVX512) {
+        cl_attend_fill_avx512(table);
+        table->isa = "avx512";
+    }
 #else
     (void)usable;
 #endif

@@ -172,6 +172,7 @@ void cl_matmul_fill(cl_matmul_table *table, uint32_t mask);
 /* Called by the two functions above, one for each file of kernels; they override what they have. */
 void cl_attend_fill_scalar(cl_kernels *table);
 void cl_attend_fill_avx2(cl_kernels *table);
+void cl_attend_fill_avx512(cl_kernels *table);
 void cl_rope_fill_scalar(cl_kernels *table);
 void cl_rope_fill_avx2(cl_kernels *table);
 void cl_rows_fill_scalar(cl_kernels *table);
@@ -185,5 +186,6 @@ void cl_crc32c_fill_avx2(cl_kernels *table);
 void cl_matmul_fill_scalar(cl_matmul_table *table);
 void cl_matmul_fill_avx2(cl_matmul_table *table);
 void cl_matmul_tiles_fill_avx2(cl_matmul_table *table);
+void cl_matmul_fill_avx512(cl_matmul_table *table);
 
 #endif /* CL_KERNELS_H */

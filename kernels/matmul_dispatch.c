@@ -19,6 +19,7 @@ void cl_matmul_fill(cl_matmul_table *table, uint32_t mask)
         cl_matmul_fill_avx2(table);
         cl_matmul_tiles_fill_avx2(table);
     }
+    if (usable & CL_CPU_AVX512) cl_matmul_fill_avx512(table);
 #else
     (void)usable;
 #endif

@@ -284,6 +284,10 @@ static inline void packed_decode_iq4_xs(float *to, const void *row, size_t n)
  */
 #define WEIGHTS_BY_TILE(X)                                                                         \
     X(q4_0, CL_WEIGHT_Q4_0, 32, 18)                                                                \
+    WEIGHTS_BY_TILE_ONLY(X)
+
+/* Those that no instruction set has a way of its own for. */
+#define WEIGHTS_BY_TILE_ONLY(X)                                                                    \
     X(q4_1, CL_WEIGHT_Q4_1, 32, 20)                                                                \
     X(q5_0, CL_WEIGHT_Q5_0, 32, 22)                                                                \
     X(q5_1, CL_WEIGHT_Q5_1, 32, 24)                                                                \
