@@ -41,6 +41,7 @@ const command commands[] = {
      command_inspect_help},
     {"perplexity", "measure how well a model foretells a text", command_perplexity,
      command_perplexity_help},
+    {"bench", "measure tokens a second", command_bench, command_bench_help},
     {"quantize", "write a model with weights of fewer bits", command_quantize,
      command_quantize_help},
     {"tokenize", "show the tokens of a text", command_tokenize, command_tokenize_help},
