@@ -164,6 +164,9 @@ typedef struct cl_weight {
 
 typedef struct cl_matmul_table {
     cl_weight weight[CL_WEIGHT_TYPES];
+
+    /* z[i] = z[i] / (1 + exp(-z[i])). NaN stays NaN; -infinity gives NaN or 0. */
+    void (*silu)(float *z, size_t n);
 } cl_matmul_table;
 
 /* Fill a table with the best versions that `mask` and the processor allow. */
@@ -184,6 +187,8 @@ void cl_hadamard_fill_scalar(cl_kernels *table);
 void cl_hadamard_fill_avx2(cl_kernels *table);
 void cl_crc32c_fill_scalar(cl_kernels *table);
 void cl_crc32c_fill_avx2(cl_kernels *table);
+void cl_activate_fill_scalar(cl_matmul_table *table);
+void cl_activate_fill_avx2(cl_matmul_table *table);
 void cl_matmul_fill_scalar(cl_matmul_table *table);
 void cl_matmul_fill_avx2(cl_matmul_table *table);
 void cl_matmul_tiles_fill_avx2(cl_matmul_table *table);

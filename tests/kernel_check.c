@@ -131,7 +131,10 @@ static int is_changed(const check *c, const check *below, const test *t)
     typedef void any_function(void);
     const unsigned char *here = (const unsigned char *)&c->kernels;
     const unsigned char *there = (const unsigned char *)&below->kernels;
-    if (t->type >= 0) {
+    if (t->type == OF_WEIGHTS) {
+        here = (const unsigned char *)&c->weights;
+        there = (const unsigned char *)&below->weights;
+    } else if (t->type >= 0) {
         here = (const unsigned char *)&c->weights.weight[t->type];
         there = (const unsigned char *)&below->weights.weight[t->type];
     }
@@ -168,6 +171,7 @@ static void run_level(check *c, check *below, const level *l)
         run_tests(c, below, l->isa, hadamard_tests, n_hadamard_tests);
         run_tests(c, below, l->isa, crc32c_tests, n_crc32c_tests);
         run_tests(c, below, l->isa, matmul_tests, n_matmul_tests);
+        run_tests(c, below, l->isa, activate_tests, n_activate_tests);
     }
     below->kernels = c->kernels;
     below->weights = c->weights;

@@ -36,10 +36,13 @@ typedef struct slot {
 typedef struct check check;
 typedef void check_function(check *c);
 
+/* Tests of a member of cl_kernels itself; of cl_matmul_table itself. */
+enum { OF_KERNELS = -1, OF_WEIGHTS = -2 };
+
 typedef struct test {
     const char *kernel, *aspect; /* the aspect is a sentence that completes "kernel: ..." */
-    size_t offset;               /* of the function pointer, in cl_kernels or in a cl_weight */
-    int type;                    /* CL_WEIGHT_*, or -1 for a member of cl_kernels */
+    size_t offset;               /* of the function pointer, in what `type` says */
+    int type;                    /* CL_WEIGHT_*, or one of the two below */
     check_function *run;
 } test;
 
@@ -57,9 +60,9 @@ struct check {
 };
 
 extern const test attend_tests[], rows_tests[], codec_tests[], hadamard_tests[], crc32c_tests[],
-    matmul_tests[];
+    matmul_tests[], activate_tests[];
 extern const size_t n_attend_tests, n_rows_tests, n_codec_tests, n_hadamard_tests, n_crc32c_tests,
-    n_matmul_tests;
+    n_matmul_tests, n_activate_tests;
 
 _Noreturn void check_fail(check *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

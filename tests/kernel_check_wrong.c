@@ -326,6 +326,19 @@ static void decode_unsigned(float *to, const void *row, size_t n)
     }
 }
 
+static void silu_in_halves(float *z, size_t n)
+{
+    right_weights.silu(z, n);
+    for (size_t i = 0; i < n; i++)
+        z[i] *= 1 + 0x1p-20f;
+}
+
+static void silu_by_company(float *z, size_t n)
+{
+    right_weights.silu(z, n);
+    if (n > 8) z[n - 1] = 0;
+}
+
 /* ---- the list ------------------------------------------------------------------------------ */
 
 /* Runs the tests of one kernel and says what the first failing one found, or NULL. */
@@ -337,7 +350,8 @@ static const char *first_failure(check *c, const char *kernel)
         size_t n;
     } all[] = {{attend_tests, n_attend_tests}, {rows_tests, n_rows_tests},
                {codec_tests, n_codec_tests},   {hadamard_tests, n_hadamard_tests},
-               {crc32c_tests, n_crc32c_tests}, {matmul_tests, n_matmul_tests}};
+               {crc32c_tests, n_crc32c_tests}, {matmul_tests, n_matmul_tests},
+               {activate_tests, n_activate_tests}};
     for (size_t a = 0; a < sizeof all / sizeof *all; a++) {
         for (const test *t = all[a].tests; t < all[a].tests + all[a].n; t++) {
             c->random = 1;
@@ -402,5 +416,7 @@ void run_self_test(check *c, void (*report)(const char *name, const char *failur
     WRONG(weights.weight[CL_WEIGHT_Q8_0].matmul, matmul_one_row_more, "matmul_q8_0");
     WRONG(weights.weight[CL_WEIGHT_Q8_0].matmul, matmul_rounded_activations, "matmul_q8_0");
     WRONG(weights.weight[CL_WEIGHT_Q8_0].decode, decode_unsigned, "decode_q8_0");
+    WRONG(weights.silu, silu_in_halves, "silu");
+    WRONG(weights.silu, silu_by_company, "silu");
     c->is_exhaustive = was_exhaustive;
 }

@@ -38,6 +38,7 @@ typedef struct wanted_token {
 struct engine {
     const model *model;
     cl_matmul_table table;
+    block_activation_function activations[BLOCK_ACTIVATIONS];
     block_workers workers;
     cellar_memory *memory;
     encoder *encoder; /* NULL: the model has none */
@@ -153,8 +154,12 @@ cellar_status engine_create(const model *m, const engine_options *options, engin
         return status;
     }
     e->context.table = &e->table;
-    e->context.activations = options->activations != NULL ? options->activations
-                                                          : block_activations;
+    memcpy(e->activations, options->activations != NULL ? options->activations : block_activations,
+           sizeof e->activations);
+    if (options->activations == NULL) {
+        e->activations[BLOCK_SILU] = e->table.silu;
+    }
+    e->context.activations = e->activations;
     e->context.n_embd = m->n_embd;
     e->context.tokens = e->tokens;
     e->context.encodings = e->encodings;

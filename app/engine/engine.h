@@ -48,7 +48,8 @@ typedef struct engine_options {
     uint32_t cpu_mask; /* CELLAR_CPU_*; default CELLAR_CPU_ALL */
     /* products to compute with, copied; NULL (default): the best that cpu_mask allows */
     const cl_matmul_table *table;
-    /* functions of feed-forward blocks; NULL (default): block_activations */
+    /* functions of feed-forward blocks; NULL (default): block_activations, and kernels for those
+     * that have one */
     const block_activation_function *activations;
 } engine_options;
 
