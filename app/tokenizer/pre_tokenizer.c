@@ -189,3 +189,8 @@ bool pre_tokenizer_adds_bos(const pre_tokenizer *pre)
 {
     return pre->adds_bos;
 }
+
+bool pre_tokenizer_composes(const pre_tokenizer *pre)
+{
+    return pre->composes;
+}
