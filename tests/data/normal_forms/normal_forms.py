@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Write forms.txt beside this file: normal forms C and D as Python's unicodedata has them.
 
-    python3 tests/data/normal_forms/expected.py
+    python3 tests/data/normal_forms/normal_forms.py
 
 First a line for every 4096 code points: "block", the first of them and a checksum (FNV-1a, 32 bits)
 of the forms C and D of each, in UTF-8, one after the other. Then texts, chosen at random among
