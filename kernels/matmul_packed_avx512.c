@@ -32,13 +32,12 @@ ALWAYS_INLINE void multiply_stretch(int type, __m512 (*sum)[4], int rows, int to
     unpacked u[4];
     foreach(r, rows) {
         const unsigned char *const at = from + (size_t)r * p->row_bytes;
-        prefetch_stretch(at + (size_t)rows * p->row_bytes,
-                         n / block_of(type) * bytes_of_block(type));
-        unpack(type, &u[r], at, n);
+        prefetch_stretch(at + (size_t)rows * p->row_bytes, bytes_of(type, n));
+        wide_unpack(type, &u[r], at, n);
     }
     for (size_t at = 0; at < n; at += WIDE)
         foreach(r, rows) {
-            const __m512 weight = unpacked_at(type, &u[r], at);
+            const __m512 weight = wide_unpacked_at(type, &u[r], at);
             foreach(t, tokens)
                 sum[t][r] = _mm512_fmadd_ps(
                     weight, _mm512_loadu_ps(x + (size_t)t * p->x_stride + at), sum[t][r]);
@@ -49,7 +48,7 @@ ALWAYS_INLINE void multiply_stretch(int type, __m512 (*sum)[4], int rows, int to
 ALWAYS_INLINE void multiply_few(int type, int rows, int tokens, const product *p, size_t i,
                                 size_t t)
 {
-    const size_t bytes = STRETCH / block_of(type) * bytes_of_block(type);
+    const size_t bytes = bytes_of(type, STRETCH);
     const unsigned char *from = p->w + i * p->row_bytes;
     const float *const x = p->x + t * p->x_stride;
     __m512 sum[4][4];
@@ -91,7 +90,7 @@ static void multiply_by_tiles(product p, uint32_t first, uint32_t last, size_t n
 #define DEFINE_TYPE(name, number, block, block_bytes)                                              \
     static void decode_##name(float *to, const void *row, size_t n)                                \
     {                                                                                              \
-        unpack_to_floats(number, to, row, n);                                                      \
+        wide_unpack_to_floats(number, to, row, n);                                                 \
     }                                                                                              \
     static void matmul_##name(const void *w, size_t row_bytes, uint32_t n_in, uint32_t first,      \
                               uint32_t last, const float *x, size_t x_stride, uint32_t n_tokens,   \
