@@ -194,5 +194,6 @@ void cl_matmul_fill_scalar(cl_matmul_table *table);
 void cl_matmul_fill_avx2(cl_matmul_table *table);
 void cl_matmul_tiles_fill_avx2(cl_matmul_table *table);
 void cl_matmul_fill_avx512(cl_matmul_table *table);
+void cl_matmul_packed_fill_avx512(cl_matmul_table *table);
 
 #endif /* CL_KERNELS_H */

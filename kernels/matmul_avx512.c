@@ -6,156 +6,22 @@
  * numbers would give. Activations are not rounded.
  *
  * Two ways lead through that chain:
- *   several tokens   a tile of eight rows is decoded into half of the first-level cache (packed.h, compiled
- *                    for these instructions) and then serves up to 192 tokens, three at a time: 8 x 3 sums,
- *                    a weight and three activations are 28 of the 32 registers. The activations of the next
- *                    three are fetched meanwhile. Sums of long rows are kept from tile to tile.
- *   few tokens       what counts is to read the rows fast: types with a simple layout are decoded in
- *                    registers, up to eight rows at once; the others a tile at a time.
+ *   several tokens   a tile of eight rows is decoded into the first-level cache and then serves many tokens
+ *                    (tiles_avx512.h).
+ *   few tokens       what counts is to read the rows fast: they are decoded in registers, up to eight at
+ *                    once.
+ * Types whose layout is less simple have a file of their own, matmul_packed_avx512.c.
  *
  * Nothing here fails. The caller has checked types and sizes.
  */
 #include "kernels.h"
 
-#include <stdbool.h>
 #include <string.h>
 
-#include "lanes_avx512.h"
 #include "packed.h"
+#include "tiles_avx512.h"
 
-/* One load for several products: gcc would give each of them its own. */
-#define stay_in_register(value) __asm__("" : "+v"(value))
-
-enum {
-    TILE = 768,       /* numbers decoded at a time: a multiple of every block */
-    ROWS_AT_ONCE = 8, /* with three tokens: 24 sums in registers */
-    TOKENS_IN_REGISTERS = 3,
-    TOKENS_AT_ONCE = 192,  /* that share a decoded tile */
-    TOKEN_BYTES = 3 << 20, /* activations of those tokens at most: beyond, they leave the caches */
-    FEW = 8,               /* tokens for which weights are decoded in registers */
-};
-
-typedef void decode_function(float *to, const void *row, size_t n);
-
-/* A product that is under way. */
-typedef struct product {
-    decode_function *decode;
-    uint32_t block, block_bytes;
-    const unsigned char *w; /* the matrix */
-    size_t row_bytes, n_in, tile;
-    const float *x; /* of the first of these tokens */
-    size_t x_stride;
-    float *y;
-    size_t y_stride;
-} product;
-
-/* Four rows' sums to four numbers that follow each other, or one row's to one. */
-ALWAYS_INLINE void wide_finish(float *y, const __m512 *sum, int rows)
-{
-    if (rows == 4)
-        _mm_storeu_ps(y, wide_sum4(sum));
-    else
-        *y = wide_sum(sum[0]);
-}
-
-/* What will be needed `bytes` further on. It may lie behind the end: nothing is accessed. */
-ALWAYS_INLINE void prefetch(const void *from, size_t bytes)
-{
-    _mm_prefetch((const char *)((uintptr_t)from + bytes), _MM_HINT_T0);
-}
-
-/* ---- several tokens: tiles ------------------------------------------------------------------- */
-
-/* Rows of one tile, decoded and filled up with zeros to a whole chunk; and the sums so far. */
-typedef struct tiles {
-    float tile[ROWS_AT_ONCE][TILE];
-    __m512 sum[TOKENS_AT_ONCE][ROWS_AT_ONCE];
-    size_t at, n; /* where in the rows the tile is, and how long */
-    bool is_first, is_last;
-} tiles;
-
-/* Continue the sums of some rows and tokens by a tile. Constants: rows, tokens. */
-ALWAYS_INLINE void multiply_block(tiles *t, int rows, int tokens, const product *p, size_t row,
-                                  size_t token)
-{
-    const float *const x = p->x + token * p->x_stride + t->at;
-    __m512 sum[TOKENS_IN_REGISTERS][ROWS_AT_ONCE];
-    foreach(u, tokens)
-        foreach(r, rows)
-            sum[u][r] = t->is_first ? _mm512_setzero_ps() : t->sum[token + (size_t)u][r];
-    size_t i = 0;
-    for (; i + WIDE <= t->n; i += WIDE) {
-        __m512 one[TOKENS_IN_REGISTERS];
-        foreach(u, tokens) {
-            one[u] = _mm512_loadu_ps(x + (size_t)u * p->x_stride + i);
-            prefetch(x + (size_t)u * p->x_stride + i, (size_t)tokens * p->x_stride * sizeof *x);
-        }
-        foreach(r, rows) {
-            __m512 weight = _mm512_load_ps(t->tile[r] + i);
-            stay_in_register(weight);
-            foreach(u, tokens)
-                sum[u][r] = _mm512_fmadd_ps(weight, one[u], sum[u][r]);
-        }
-    }
-    if (i < t->n) {
-        foreach(u, tokens) {
-            const __m512 one = wide_rest(x + (size_t)u * p->x_stride + i, t->n - i);
-            foreach(r, rows)
-                sum[u][r] = _mm512_fmadd_ps(_mm512_load_ps(t->tile[r] + i), one, sum[u][r]);
-        }
-    }
-    foreach(u, tokens) {
-        float *const y = p->y + (token + (size_t)u) * p->y_stride + row;
-        if (!t->is_last)
-            foreach(r, rows)
-                t->sum[token + (size_t)u][r] = sum[u][r];
-        else if (rows == 8)
-            _mm256_storeu_ps(y, wide_sum8(sum[u]));
-        else
-            *y = wide_sum(sum[u][0]);
-    }
-}
-
-/* All of `rows` rows from row i on, for n_tokens <= TOKENS_AT_ONCE tokens. */
-ALWAYS_INLINE void multiply_rows(tiles *t, int rows, const product *p, size_t i, size_t n_tokens)
-{
-    for (t->at = 0; t->at < p->n_in; t->at += p->tile) {
-        t->n = p->n_in - t->at < p->tile ? p->n_in - t->at : p->tile;
-        t->is_first = t->at == 0;
-        t->is_last = t->at + t->n == p->n_in;
-        for (int r = 0; r < rows; r++) {
-            const unsigned char *const row = p->w + (i + (size_t)r) * p->row_bytes;
-            p->decode(t->tile[r], row + t->at / p->block * p->block_bytes, t->n);
-            for (size_t end = t->n; end % WIDE != 0; end++)
-                t->tile[r][end] = 0;
-        }
-        size_t u = 0;
-        for (; u + TOKENS_IN_REGISTERS <= n_tokens; u += TOKENS_IN_REGISTERS)
-            multiply_block(t, rows, TOKENS_IN_REGISTERS, p, i, u);
-        for (; u < n_tokens; u++)
-            multiply_block(t, rows, 1, p, i, u);
-    }
-}
-
-/* Inlined for each type, so that the decoder is known. */
-ALWAYS_INLINE void multiply(product p, uint32_t first, uint32_t last, size_t n_tokens)
-{
-    const size_t n_tiles = (p.n_in + TILE - 1) / TILE; /* of one length, so that none is short */
-    p.tile = ((p.n_in + n_tiles - 1) / n_tiles + 255) / 256 * 256;
-    const size_t fitting = TOKEN_BYTES / sizeof(float) / (p.n_in + 1) / 3 * 3;
-    const size_t most = fitting < 24 ? 24 : fitting < TOKENS_AT_ONCE ? fitting : TOKENS_AT_ONCE;
-    tiles t __attribute__((aligned(64)));
-    for (size_t done = 0, n; done < n_tokens; done += n) {
-        n = n_tokens - done < most ? n_tokens - done : most;
-        size_t i = first;
-        for (; i + ROWS_AT_ONCE <= last; i += ROWS_AT_ONCE)
-            multiply_rows(&t, ROWS_AT_ONCE, &p, i, n);
-        for (; i < last; i++)
-            multiply_rows(&t, 1, &p, i, n);
-        p.x += n * p.x_stride;
-        p.y += n * p.y_stride;
-    }
-}
+enum { FEW = 8 /* tokens for which weights are decoded in registers */ };
 
 /* ---- few tokens: in registers ---------------------------------------------------------------- */
 
@@ -214,8 +80,7 @@ ALWAYS_INLINE void multiply_blocks(int type, __m512 (*sum)[8], int rows, int tok
     foreach(r, rows) {
         const unsigned char *const block = from + (size_t)r * p->row_bytes;
         __m512 chunk[2];
-        prefetch(block,
-                 (size_t)rows * p->row_bytes); /* the processor does not foresee short streams */
+        prefetch(block, (size_t)rows * p->row_bytes); /* short streams are not foreseen */
         load_32(type, block, chunk);
         foreach(u, tokens) {
             sum[u][r] = _mm512_fmadd_ps(chunk[0], low[u], sum[u][r]);
@@ -347,18 +212,11 @@ DEFINE_MATMUL(q8_0, decode_q8_0, 32, 34, multiply_by_few(CL_WEIGHT_Q8_0, &p, fir
 DEFINE_MATMUL(q4_0, packed_decode_q4_0, 32, 18,
               multiply_by_few(CL_WEIGHT_Q4_0, &p, first, last, n_tokens))
 
-#define DEFINE_BY_TILE(name, number, block, block_bytes)                                           \
-    DEFINE_MATMUL(name, packed_decode_##name, block, block_bytes,                                  \
-                  multiply(p, first, last, n_tokens))
-WEIGHTS_BY_TILE_ONLY(DEFINE_BY_TILE)
-
 void cl_matmul_fill_avx512(cl_matmul_table *table)
 {
     table->weight[CL_WEIGHT_F32] = (cl_weight){1, 4, decode_f32, matmul_f32};
     table->weight[CL_WEIGHT_F16] = (cl_weight){1, 2, decode_f16, matmul_f16};
     table->weight[CL_WEIGHT_BF16] = (cl_weight){1, 2, decode_bf16, matmul_bf16};
     table->weight[CL_WEIGHT_Q8_0] = (cl_weight){32, 34, decode_q8_0, matmul_q8_0};
-#define FILL(name, number, block, block_bytes)                                                     \
-    table->weight[number] = (cl_weight){block, block_bytes, packed_decode_##name, matmul_##name};
-    WEIGHTS_BY_TILE(FILL)
+    table->weight[CL_WEIGHT_Q4_0] = (cl_weight){32, 18, packed_decode_q4_0, matmul_q4_0};
 }
