@@ -12,6 +12,7 @@
 
 #include "session.h"
 #include "session_sink.h"
+#include "session_stream.h"
 
 /* Cells in a tile of a group. */
 uint32_t cl_rows_tile(cellar_layer_kind kind);
@@ -38,6 +39,7 @@ typedef struct cl_row_reader {
     float *numbers;     /* a row; NULL: nothing is converted */
     unsigned char *raw; /* the same row as it is stored */
     size_t n_numbers, raw_bytes;
+    size_t most_bytes;   /* of a row that is converted, in the file */
     uint64_t cell_bytes; /* of one cell in the file */
 } cl_row_reader;
 
@@ -48,10 +50,10 @@ cellar_status cl_row_reader_open(cl_row_reader *reader, const cl_saved_model *mo
 void cl_row_reader_close(cl_row_reader *reader, cl_alloc *alloc);
 
 /*
- * Rows of one tile into the cells of stretches[n], none of which leaves a block (cell CL_NO_CELL:
- * passed over); `from` has cell_bytes for each of them. False: a store failed.
+ * Rows of one tile, next in the stream, into the cells of stretches[n], none of which leaves a block
+ * (cell CL_NO_CELL: passed over). False: a store failed, or the stream.
  */
-bool cl_rows_get(const cl_row_reader *reader, const unsigned char *from,
-                 const cl_stretch *stretches, uint32_t n);
+bool cl_rows_get(const cl_row_reader *reader, cl_stream *from, const cl_stretch *stretches,
+                 uint32_t n);
 
 #endif /* CL_SESSION_ROWS_H */
