@@ -32,6 +32,7 @@ typedef struct copying {
     bool only_checks;
     copier *copiers; /* [n] */
     uint32_t n;
+    uint64_t section_bytes; /* of the largest section that is wanted */
 } copying;
 
 /* ---- one section ----------------------------------------------------------------------------- */
@@ -129,6 +130,17 @@ static uint32_t count_workers(const cl_load *load, uint32_t group)
     return may && load->memory->workers.n > 1 ? load->memory->workers.n : 1;
 }
 
+static uint64_t largest_section(const cl_load *load, uint32_t group)
+{
+    const cl_saved_group *saved = &load->session->model.groups[group];
+    uint64_t largest = 0;
+    for (uint32_t i = 0; i < saved->n_sections; i++)
+        if (saved->sections[i].rows.length > largest &&
+            is_wanted_somewhere(load, group, &saved->sections[i]))
+            largest = saved->sections[i].rows.length;
+    return largest;
+}
+
 static void close_copiers(copying *c)
 {
     cl_alloc *alloc = c->load->alloc;
@@ -154,8 +166,8 @@ static cellar_status open_copier(const copying *c, copier *own, cellar_error *er
     own->stream = (cl_stream){.bytes = &c->load->session->bytes,
                               .kernels = &c->load->session->kernels};
     if (own->stream.bytes->address) return CELLAR_OK;
-    const size_t most = own->reader.most_bytes;
-    own->buffer_bytes = own->stream.size = most > CL_STREAM_BYTES ? most : CL_STREAM_BYTES;
+    own->buffer_bytes = cl_stream_size(c->section_bytes, own->reader.most_bytes);
+    own->stream.size = own->buffer_bytes;
     own->stream.buffer = cl_alloc_get(alloc, CELLAR_BYTES_SCRATCH, own->buffer_bytes);
     if (own->stream.buffer) return CELLAR_OK;
     return cl_error_no_memory(error, "the rows of a session", own->buffer_bytes);
@@ -190,8 +202,11 @@ static cellar_status do_group(const cl_load *load, uint32_t group, bool only_che
 {
     if (load->n_parts == 0) return CELLAR_OK; /* no sequences */
     const cellar_workers *workers = &load->memory->workers;
-    copying c = {
-        .load = load, .group = group, .only_checks = only_checks, .n = count_workers(load, group)};
+    copying c = {.load = load,
+                 .group = group,
+                 .only_checks = only_checks,
+                 .n = count_workers(load, group),
+                 .section_bytes = largest_section(load, group)};
     cellar_status status = open_copiers(&c, error);
     if (status == CELLAR_OK) {
         if (c.n > 1)

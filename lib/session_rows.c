@@ -81,8 +81,9 @@ static void add_kind(cl_row_reader *reader, const cl_rows *to, cellar_type type,
     kind->turn = from_turn == to_turn ? 0 : from_turn + to_turn; /* one of them is 0 */
     kind->is_same = type == to->type && kind->turn == 0;
     reader->cell_bytes += (uint64_t)to->n_heads * kind->from_bytes;
+    const size_t most = kind->is_same ? CL_ROWS_WRITTEN : kind->from_bytes;
+    if (most > reader->most_bytes) reader->most_bytes = most;
     if (kind->is_same) return;
-    if (kind->from_bytes > reader->most_bytes) reader->most_bytes = kind->from_bytes;
     if (to->size > reader->n_numbers) reader->n_numbers = to->size;
     if (to->row_bytes > reader->raw_bytes) reader->raw_bytes = to->row_bytes;
 }
@@ -143,7 +144,7 @@ static bool copy_rows(const cl_storage *storage, const cl_rows *rows, cl_stream 
     }
     const cellar_row_store *store = &storage->stores[rows->store];
     for (size_t some; n > 0; offset += some, n -= some) {
-        some = n < CL_STREAM_BYTES ? n : CL_STREAM_BYTES;
+        some = n < CL_ROWS_WRITTEN ? n : CL_ROWS_WRITTEN;
         const unsigned char *bytes = cl_stream_take(from, some);
         if (!bytes || !store->write(store->context, buffer->buffer, offset, bytes, some))
             return false;

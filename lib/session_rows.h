@@ -22,6 +22,8 @@ uint32_t cl_rows_tile(cellar_layer_kind kind);
  */
 bool cl_rows_put(const cl_storage *storage, const cl_stretch *stretches, uint32_t n, cl_sink *sink);
 
+#define CL_ROWS_WRITTEN 131072u /* bytes that a store of the caller's is given at once, at most */
+
 /* One kind of row: as the file has it, and where it goes. */
 typedef struct cl_row_kind {
     const cl_rows *to;
@@ -39,7 +41,7 @@ typedef struct cl_row_reader {
     float *numbers;     /* a row; NULL: nothing is converted */
     unsigned char *raw; /* the same row as it is stored */
     size_t n_numbers, raw_bytes;
-    size_t most_bytes;   /* of a row that is converted, in the file */
+    size_t most_bytes;   /* that are taken from the stream in one piece, at most */
     uint64_t cell_bytes; /* of one cell in the file */
 } cl_row_reader;
 
