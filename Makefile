@@ -62,7 +62,7 @@ IN_APP := -Iinclude -Iapp -Ikernels
 IN_TESTS := -Iinclude -Iapp -Ikernels -Ilib -Itests -I.
 FLAGS_avx2 := -mavx2 -mfma -mf16c
 FLAGS_avx512 := $(FLAGS_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni \
-	-mprefer-vector-width=512
+	-mpclmul -mvpclmulqdq -mprefer-vector-width=512
 
 compiler := $(shell $(CC) --version 2>/dev/null | head -n 1)
 machine := $(shell $(CC) -dumpmachine 2>/dev/null)

@@ -10,9 +10,12 @@
  */
 #include "kernels.h"
 
+#include <stdbool.h>
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 
+#define LEAF1_ECX_PCLMUL (1u << 1)
 #define LEAF1_ECX_FMA (1u << 12)
 #define LEAF1_ECX_SSE42 (1u << 20)
 #define LEAF1_ECX_OSXSAVE (1u << 27)
@@ -20,6 +23,7 @@
 #define LEAF1_ECX_F16C (1u << 29)
 #define LEAF7_EBX_AVX2 (1u << 5)
 #define LEAF7_EBX_AVX512 (1u << 16 | 1u << 17 | 1u << 30 | 1u << 31) /* F, DQ, BW, VL */
+#define LEAF7_ECX_VPCLMUL (1u << 10)
 #define LEAF7_ECX_VNNI (1u << 11)
 #define XCR0_SSE_AND_AVX 6u /* bits 1 and 2: the lower and the upper halves are saved */
 #define XCR0_AVX512 0xe0u   /* masks, the upper 256 bits, and registers 16 to 31 */
@@ -43,12 +47,14 @@ uint32_t cl_cpu_detect(void)
     uint32_t eax, ebx, ecx, edx;
 
     if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx) || (ecx & needed) != needed) return 0;
+    const bool has_products = ecx & LEAF1_ECX_PCLMUL;
     if ((read_xcr0() & XCR0_SSE_AND_AVX) != XCR0_SSE_AND_AVX) return 0;
     if (!__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) || !(ebx & LEAF7_EBX_AVX2)) return 0;
     if ((ebx & LEAF7_EBX_AVX512) != LEAF7_EBX_AVX512 || !(ecx & LEAF7_ECX_VNNI) ||
         (read_xcr0() & XCR0_AVX512) != XCR0_AVX512)
         return CL_CPU_AVX2;
-    return CL_CPU_AVX2 | CL_CPU_AVX512;
+    return CL_CPU_AVX2 | CL_CPU_AVX512 |
+           (has_products && (ecx & LEAF7_ECX_VPCLMUL) ? CL_CPU_VPCLMUL : 0);
 }
 
 #elif defined(__aarch64__)

@@ -35,6 +35,7 @@ void cl_kernels_fill(cl_kernels *table, uint32_t mask)
     if (usable & CL_CPU_AVX512) {
         cl_attend_fill_avx512(table);
         cl_rows_fill_avx512(table);
+        if (cl_cpu_detect() & CL_CPU_VPCLMUL) cl_crc32c_fill_avx512(table);
         table->isa = "avx512";
     }
 #else
