@@ -63,11 +63,13 @@ IN_TESTS := -Iinclude -Iapp -Ikernels -Ilib -Itests -I.
 FLAGS_avx2 := -mavx2 -mfma -mf16c
 FLAGS_avx512 := $(FLAGS_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni \
 	-mprefer-vector-width=512
+# NEON needs none: every AArch64 processor has it.
+FLAGS_armcrc := -march=armv8-a+crc
 
 compiler := $(shell $(CC) --version 2>/dev/null | head -n 1)
 machine := $(shell $(CC) -dumpmachine 2>/dev/null)
 configuration := $(CC) $(compiler) $(machine) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) $(REQUIRED) $(STRICT) \
-	$(SANITIZERS) $(IN_LIB) $(IN_APP) $(IN_TESTS) $(FLAGS_avx512)
+	$(SANITIZERS) $(IN_LIB) $(IN_APP) $(IN_TESTS) $(FLAGS_avx512) $(FLAGS_armcrc)
 quoted = '$(subst ','\'',$(1))'
 OUT := $(BUILD)/$(shell printf '%s' $(call quoted,$(configuration)) | cksum | awk '{ printf "%08x", $$1 }')
 
@@ -137,6 +139,7 @@ $(OUT)/examples/%.o: PLACE = -Iinclude
 $(call objects,$(strict_sources)): EXTRA = $(STRICT)
 %_avx2.o: EXTRA = $(FLAGS_avx2)
 %_avx512.o: EXTRA = $(FLAGS_avx512)
+%/crc32c_neon.o: EXTRA = $(FLAGS_armcrc)
 $(addprefix $(OUT)/,$(units)): TEST_LIBS = -lcmocka
 
 ifeq ($(V),1)
