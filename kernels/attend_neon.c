@@ -32,6 +32,7 @@ ALWAYS_INLINE void score_chunk(float32x4_t (*sum)[8][HALVES], int rows, int keys
             foreach(r, rows)
                 sum[r][j][h] = vfmaq_f32(sum[r][j][h], query[r], key);
         }
+        loads_stay();
     }
 }
 
@@ -190,6 +191,7 @@ ALWAYS_INLINE void accumulate_block(int rows, int chunks, const float *const *w,
             const float32x4_t chunk = vld1q_f32(value + FOUR * c);
             foreach(r, rows)
                 sum[r][c] = vfmaq_f32(sum[r][c], weight[r], chunk);
+            if (c % 2) loads_stay();
         }
     }
     foreach(r, rows)

@@ -20,6 +20,9 @@
 
 enum { LANES = 8, FOUR = 4, HALVES = LANES / FOUR };
 
+/* Loads do not cross it: gcc would start them so early that sums have to leave their registers. */
+#define loads_stay() __asm__ volatile("" ::: "memory")
+
 /* count < 8 numbers, then zeros, as eight numbers in memory. */
 ALWAYS_INLINE void rest_copy(float to[LANES], const float *from, size_t count)
 {

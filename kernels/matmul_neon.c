@@ -63,6 +63,7 @@ ALWAYS_INLINE void multiply_chunk(float32x4_t (*sum)[ROWS_AT_ONCE][HALVES], int 
             foreach(r, rows)
                 sum[u][r][h] = vfmaq_f32(sum[u][r][h], weight[r], one);
         }
+        loads_stay();
     }
 }
 
@@ -204,6 +205,7 @@ ALWAYS_INLINE void multiply_32(int type, float32x4_t (*sum)[8][HALVES], int rows
                     foreach(h, HALVES)
                         sum[u][r][h] = vfmaq_f32(sum[u][r][h], weight[h], number[u][2 * c + h]);
             }
+            loads_stay();
         }
     }
 }
