@@ -6,7 +6,8 @@
  * does not know AVX leaves cpuid as it is, and the upper halves of the registers would change under
  * us. It is done by hand because compilers' own tests differ in the names they know.
  *
- * AArch64 has NEON by definition. On other processors the answer is 0, the scalar kernels.
+ * AArch64 has NEON by definition; whether it has the CRC-32C instructions, the system says (Linux:
+ * HWCAP_CRC32). On other processors the answer is 0, the scalar kernels.
  */
 #include "kernels.h"
 
@@ -57,16 +58,43 @@ uint32_t cl_cpu_detect(void)
            (has_products && (ecx & LEAF7_ECX_VPCLMUL) ? CL_CPU_VPCLMUL : 0);
 }
 
+int cl_cpu_has_crc32c(void)
+{
+    return 0; /* SSE4.2 has one, and comes with AVX2 */
+}
+
 #elif defined(__aarch64__)
+
+#if defined(__linux__)
+#include <sys/auxv.h>
+#define HWCAP_HAS_CRC32                                                                            \
+    (1ul << 7) /* HWCAP_CRC32 of <asm/hwcap.h>; part of the kernel's interface */
+#endif
 
 uint32_t cl_cpu_detect(void)
 {
     return CL_CPU_NEON;
 }
 
+int cl_cpu_has_crc32c(void)
+{
+#if defined(__linux__)
+    return (getauxval(AT_HWCAP) & HWCAP_HAS_CRC32) != 0;
+#elif defined(__ARM_FEATURE_CRC32)
+    return 1; /* the compiler may use them everywhere */
+#else
+    return 0;
+#endif
+}
+
 #else
 
 uint32_t cl_cpu_detect(void)
+{
+    return 0;
+}
+
+int cl_cpu_has_crc32c(void)
 {
     return 0;
 }
