@@ -238,6 +238,17 @@ static cellar_status commit(memory_world *w, uint32_t i)
     return cellar_commit(w->memory, w->error);
 }
 
+/* Of sequences that hold nothing yet. */
+static cellar_status begin_new(memory_world *w, uint32_t i)
+{
+    cellar_seq seqs[MEMORY_BENCH_BATCH];
+    (void)i;
+    for (uint32_t t = 0; t < MEMORY_BENCH_BATCH; t++) {
+        seqs[t] = MEMORY_WORLD_FORK + w->batch[t];
+    }
+    return memory_bench_begin(w->memory, seqs, MEMORY_BENCH_BATCH, w->error);
+}
+
 /* Every sequence loses what it has read beyond its length. */
 static cellar_status cut_all(memory_world *w)
 {
@@ -270,6 +281,7 @@ static const memory_operation step_operations[] = {
     {"a step, 1 token each", "cellar_begin .. commit", 0, 1, read_one_each, NULL, cut_all},
     {"describe a micro-batch", "cellar_get_ubatch", OPERATION_IN_STEP, 64, get_ubatch, NULL, NULL},
     {"begin 512, 1 cell of 8 free", "cellar_begin", OPERATION_HOLES, 1, begin, NULL, abort_after},
+    {"begin 512, new sequences", "cellar_begin", OPERATION_HOLES, 1, begin_new, NULL, abort_after},
     {"compact 512 cells there", "cellar_compact", OPERATION_HOLES, 1, compact, NULL, NULL},
 };
 

@@ -30,7 +30,7 @@ enum { MOST_DEPTHS = 16, MOST_TOKENS = 1 << 24 };
     "      --ubatch N        most tokens computed at once, default 512\n"                          \
     "  -r, --runs N          runs of each figure, default 3\n"                                     \
     "      --roofline        measure the machine, too, and say how near its limits\n"              \
-    "                        each figure comes; needs 512 MiB and about a second\n"                \
+    "                        the best runs come; needs 512 MiB and about a second\n"               \
     "      --cpu NAME        scalar, avx2, avx512, neon or all (CELLAR_CPU, or all)\n"             \
     "      --json            the figures as JSON\n"                                                \
     "  -h, --help            this text\n"
@@ -202,10 +202,10 @@ static cellar_status measure(const request *r, engine *e, results *found, cellar
 
 /* ---- showing -------------------------------------------------------------------------------- */
 
-/* Seconds that the median run took. */
+/* Seconds that the best run took; it is held against the best that the machine did. */
 static double seconds_of(const bench_figure *f)
 {
-    return f->rate.median > 0 ? f->n / f->rate.median : 0;
+    return f->rate.most > 0 ? f->n / f->rate.most : 0;
 }
 
 static double share(double amount, double seconds, double limit)
@@ -215,12 +215,12 @@ static double share(double amount, double seconds, double limit)
 
 static void print_roofline(const results *found)
 {
-    const double read = found->limits.many[MACHINE_READ].median;
-    const double fma = found->limits.many[MACHINE_FMA].median;
+    const double read = found->limits.many[MACHINE_READ].most;
+    const double fma = found->limits.many[MACHINE_FMA].most;
     printf("roofline   %.1f GB/s read, %.1f GFLOP/s of f32 in cache, %" PRIu32 " thread%s\n",
            read / 1e9, fma / 1e9, found->limits.n_threads, found->limits.n_threads == 1 ? "" : "s");
-    printf("%-10s %8s %8s %12s %10s %12s %10s\n", "", "tokens", "depth", "GB/s", "of memory",
-           "GFLOP/s", "of f32");
+    printf("%-10s %8s %8s %12s %10s %12s %10s\n", "best runs", "tokens", "depth", "GB/s",
+           "of memory", "GFLOP/s", "of f32");
     for (uint32_t i = 0; i < found->n; i++) {
         const bench_figure *f = &found->figures[i];
         const bench_work *w = &found->work[i];
@@ -265,10 +265,10 @@ static json_t *figure_json(const request *r, const results *found, uint32_t i)
     if (figure != NULL && r->has_roofline) {
         const double s = seconds_of(f);
         json_object_set_new(figure, "of_memory",
-                            json_real(share(w->bytes, s, found->limits.many[MACHINE_READ].median)));
+                            json_real(share(w->bytes, s, found->limits.many[MACHINE_READ].most)));
         json_object_set_new(
             figure, "of_f32",
-            json_real(share(w->operations, s, found->limits.many[MACHINE_FMA].median)));
+            json_real(share(w->operations, s, found->limits.many[MACHINE_FMA].most)));
     }
     return figure;
 }
