@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """bench_table.py: all figures of docs/performance.md in one go, as Markdown.
 
-    tools/bench_table.py [--cellar build/cellar] [--threads N] [--runs N] [--quick] [--best] [MODEL.gguf ...]
+    tools/bench_table.py [--cellar build/cellar] [--threads N] [--runs N] [--parts machine,memory,session,model,parallel]
+                         [--quick] [--best] [MODEL.gguf ...]
 
 Runs `cellar bench` machine, memory and session, then model and parallel for each model, and prints tables on
 standard output, with the machine they were found on above them. A model's name is that of its file. --quick asks for
@@ -42,6 +43,10 @@ def time_text(ns):
             return "%.3g %s" % (ns / size, unit)
 
 
+def bytes_text(count):
+    return "%d B" % count if count < 10000 else "%d kB" % (count / 1000 + 0.5)
+
+
 def time_of(figure):
     return time_text(figure[TIME])
 
@@ -52,9 +57,10 @@ def spread_text(figure, scale=1.0):
 
 
 def print_machine(machine, threads, runs):
-    print("%s, %d processors, %.1f GiB, %s; cellar %s, %s, kernels %s. %d threads; median of %d runs (least..most).\n" % (
+    print("%s, %d processors, %.1f GiB, %s; cellar %s, %s, kernels %s. %d threads; %s of %d runs (least..most).\n" % (
         machine["processor"], machine["processors"], machine["memory_bytes"] / 2**30, machine["system"].split()[0],
-        machine["cellar"], machine["compiler"], machine["kernels"], threads, runs))
+        machine["cellar"], machine["compiler"], machine["kernels"], threads,
+        "best" if TIME == "least" else "median", runs))
 
 
 def print_limits(document):
@@ -93,7 +99,7 @@ def print_memory(document):
             elif "median" in found[0]:
                 cells.append(time_of(found[0]))
             else:
-                cells.append("%d kB" % (found[0]["bytes"] / 1000 + 0.5))
+                cells.append(bytes_text(found[0]["bytes"]))
         row(what, *cells)
     print("\n### Attention of one layer behind 4,096 tokens, 9 heads on 3 of 64, one thread\n")
     head("what", "time", "GFLOP/s", "GB/s of rows")
@@ -144,27 +150,34 @@ def main():
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("models", nargs="*", metavar="MODEL.gguf")
     parser.add_argument("--best", action="store_true")
+    parser.add_argument("--parts", default="machine,memory,session,model,parallel")
     given = parser.parse_args()
     global TIME
     TIME = "least" if given.best else "median"
     runs = ["-r", str(1 if given.quick else given.runs)]
     threads = ["-t", str(given.threads)] if given.threads > 0 else []
     size = ["--size", "8" if given.quick else "256"]
-    machine = bench(given.cellar, "machine", *runs, *threads, *size)
+    parts = given.parts.split(",")
+    machine = bench(given.cellar, "machine", *runs, *threads, *(size if "machine" in parts else ["--size", "1"]))
     print_machine(machine["machine"], machine["threads"], machine["runs"])
-    print_limits(machine)
-    print_memory(bench(given.cellar, "memory", *runs, *(["-c", "4096", "-s", "1,4"] if given.quick else [])))
-    print_session(bench(given.cellar, "session", *runs, *threads, *size))
+    if "machine" in parts:
+        print_limits(machine)
+    if "memory" in parts:
+        print_memory(bench(given.cellar, "memory", *runs, *(["-c", "4096", "-s", "1,4"] if given.quick else [])))
+    if "session" in parts:
+        print_session(bench(given.cellar, "session", *runs, *threads, *size))
     alone, together = [], []
     for model in given.models:
         name = os.path.splitext(os.path.basename(model))[0]
         work = ["-p", "16", "-n", "2", "-d", "0,32"] if given.quick else ["-d", DEPTHS]
-        alone.append((name, bench(given.cellar, "model", "-m", model, "--roofline", *work, *runs, *threads)))
-        for more in ([], ["--no-share"]):
-            work = ["-s", "2", "--prefix", "16", "-n", "2"] if given.quick else []
+        if "model" in parts:
+            alone.append((name, bench(given.cellar, "model", "-m", model, "--roofline", *work, *runs, *threads)))
+        work = ["-s", "2", "--prefix", "16", "-n", "2"] if given.quick else []
+        for more in ([], ["--no-share"]) if "parallel" in parts else ():
             together.append((name, bench(given.cellar, "parallel", "-m", model, *work, *more, *runs, *threads)))
     if alone:
         print_models(alone)
+    if together:
         print_parallel(together)
 
 
