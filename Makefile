@@ -104,7 +104,6 @@ strict_sources := $(wildcard lib/*.c app/engine/gguf*.c app/tokenizer/*.c app/ch
 units := $(basename $(wildcard tests/unit_*.c))
 mains := $(basename $(wildcard tests/attention_matrix.c tests/chat_terminal.c tests/crash.c tests/differential.c tests/scenarios.c tests/faults.c \
 	tests/kernel_check.c tests/replay.c))
-benches := $(basename $(wildcard bench/bench_*.c))
 examples := $(basename $(wildcard examples/*.c))
 seeds := $(basename $(wildcard fuzz/seeds_*.c))
 fuzzers := $(patsubst fuzz/fuzz_%.c,%,$(wildcard fuzz/fuzz_*.c))
@@ -126,7 +125,6 @@ programs :=
 sources := $(lib_sources) $(app_sources) $(support_sources)
 $(if $(main_source),$(call program_of,cellar,$(main_source)))
 $(foreach p,$(units) $(examples),$(call program_of,$(p),$(p).c))
-$(foreach p,$(benches),$(call program_of,$(p),$(p).c $(wildcard bench/support_*.c)))
 $(foreach p,$(mains),$(call program_of,$(p),$(p).c $(wildcard $(p)_*.c)))
 $(foreach p,$(seeds),$(call program_of,$(p),$(p).c))
 $(foreach f,$(fuzzers),$(call program_of,fuzz/corpus_$(f),fuzz/fuzz_$(f).c fuzz/replay_corpus.c))
@@ -136,7 +134,7 @@ all_objects := $(sort $(call objects,$(sources)))
 
 $(OUT)/lib/%.o $(OUT)/kernels/%.o: PLACE = $(IN_LIB)
 $(OUT)/app/%.o: PLACE = $(IN_APP)
-$(OUT)/tests/%.o $(OUT)/bench/%.o $(OUT)/fuzz/%.o: PLACE = $(IN_TESTS)
+$(OUT)/tests/%.o $(OUT)/fuzz/%.o: PLACE = $(IN_TESTS)
 $(OUT)/examples/%.o: PLACE = -Iinclude
 $(call objects,$(strict_sources)): EXTRA = $(STRICT)
 %_avx2.o: EXTRA = $(FLAGS_avx2)
@@ -279,7 +277,7 @@ lint:
 
 format:
 	clang-format -i $(wildcard include/*.h lib/*.[ch] kernels/*.[ch] app/*.[ch] app/*/*.[ch] tests/*.[ch] \
-		tests/*/*.[ch] bench/*.[ch] fuzz/*.[ch] examples/*.[ch])
+		tests/*/*.[ch] fuzz/*.[ch] examples/*.[ch])
 
 # Everything that can be built, run or not.
 programs: all $(programs)
@@ -295,9 +293,9 @@ nightly:
 # ---- measuring and fuzzing -------------------------------------------------------------------------
 
 .PHONY: bench fuzz
-bench: $(addprefix $(OUT)/,$(benches)) $(if $(is_default),links)
-	@for program in $(addprefix $(OUT)/,$(benches)); do \
-		printf '== %s\n' "$${program##*/}"; $(EXEC) $$program || exit 1; done
+bench: $(program) $(if $(is_default),links)
+	@for part in machine memory session model parallel; do \
+		printf '== cellar bench %s\n' $$part; $(EXEC) $(program) bench $$part || exit 1; done
 
 fuzz: $(fuzz_programs)
 	@OUT=$(OUT) TIME=$(TIME) tools/fuzz.sh $(fuzzers)
@@ -343,7 +341,7 @@ make                  the program (build/cellar) and the libraries
 make run              install what is missing, build, tell a story   PROMPT="..." N=tokens
 make test             install what is missing, then make check
 make check            build and run all tests; needs no network      ONLY="unit_runs replay"
-make bench            build and run the measurements
+make bench            build, then every 'cellar bench'
 make fuzz TIME=60     fuzz every parser for TIME seconds (clang)
 make valgrind         the core's tests under valgrind
 make symbols          only our own names are exported; no AVX outside its files

@@ -41,4 +41,26 @@ static inline void cl_bitmap_clear(uint64_t *words, uint32_t first, uint32_t n)
         words[w] &= ~cl_bitmap_mask(w, first, n);
 }
 
+/* Runs of ones in words that are added one by one, as one long word. */
+typedef struct cl_bitmap_runs {
+    uint32_t longest; /* so far */
+    uint32_t open;    /* ones at the end of what was added */
+} cl_bitmap_runs;
+
+static inline void cl_bitmap_add_word(cl_bitmap_runs *runs, uint64_t word)
+{
+    if (word == ~0ull) {
+        runs->open += 64;
+    } else {
+        runs->open += (uint32_t)__builtin_ctzll(~word); /* the run that came from before ends */
+        if (runs->open > runs->longest) runs->longest = runs->open;
+        uint32_t inside = 0;
+        for (uint64_t left = word; left != 0; left &= left << 1) /* each run loses one */
+            inside++;
+        if (inside > runs->longest) runs->longest = inside;
+        runs->open = (uint32_t)__builtin_clzll(~word);
+    }
+    if (runs->open > runs->longest) runs->longest = runs->open;
+}
+
 #endif /* CL_BITMAP_H */

@@ -147,6 +147,7 @@ void cl_cells_clear(cl_cells *cells)
         cells->n_free += pool->n;
         pool->first_free = pool->first_block * CL_BLOCK;
         pool->first_untouched = pool->first_unclaimed = pool->first_block;
+        pool->longest_free = UINT32_MAX;
     }
 }
 
@@ -188,6 +189,7 @@ void cl_cells_release(cl_cells *cells, uint32_t cell, uint32_t n)
             cells->free_map[i / 64] |= 1ull << (i % 64);
             cells->stamps[i >> cells->stamp_shift] = ++cells->last_stamp;
             if (freed++ == 0 && i < pool->first_free) pool->first_free = i;
+            pool->longest_free = UINT32_MAX;
             cl_cells_offer(cells, i / CL_BLOCK);
         }
     }
@@ -218,23 +220,10 @@ void cl_cells_claim(cl_cells *cells, uint32_t block, uint32_t owner)
 
 uint32_t cl_cells_longest_free(const cl_cells *cells)
 {
-    uint32_t longest = 0, current = 0;
-    for (uint32_t w = 0; w < cells->n_words; w++) {
-        uint64_t word = cells->free_map[w];
-        if (word == ~0ull) {
-            current += 64;
-        } else {
-            for (uint32_t i = 0; i < 64; i++) {
-                if (word >> i & 1) {
-                    current++;
-                    continue;
-                }
-                if (current > longest) longest = current;
-                current = 0;
-            }
-        }
-    }
-    return current > longest ? current : longest;
+    cl_bitmap_runs runs = {0, 0};
+    for (uint32_t w = 0; w < cells->n_words; w++)
+        cl_bitmap_add_word(&runs, cells->free_map[w]);
+    return runs.longest;
 }
 
 /* ---- more or fewer cells --------------------------------------------------------------------- */
@@ -287,6 +276,7 @@ static void set_usable(cl_cells *cells, uint32_t pool, uint32_t n)
     its->n = n;
     its->first_free = its->first_block * CL_BLOCK;
     its->first_untouched = its->first_unclaimed = its->first_block;
+    its->longest_free = UINT32_MAX;
 }
 
 bool cl_cells_resize(cl_cells *cells, uint32_t pool, uint32_t n, cl_alloc *alloc)

@@ -42,6 +42,8 @@ typedef struct cl_pool {
     uint32_t first_free;             /* none of its cells below is free: where searches start */
     uint32_t first_untouched;        /* none of its blocks below is wholly free and unclaimed */
     uint32_t first_unclaimed;        /* none of its blocks below has a free cell and no claim */
+    uint32_t
+        longest_free; /* none of its stretches of free cells is longer; UINT32_MAX: not known */
 } cl_pool;
 
 typedef struct cl_cells {

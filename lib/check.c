@@ -94,7 +94,21 @@ static cellar_status check_cell(const cl_cells *cells, uint32_t cell, bool is_us
 /* What the blocks of one pool come to. */
 typedef struct pool_counts {
     uint32_t n_blocks, n_usable, n_free;
+    uint32_t end, stretch; /* the free cells right before `end` */
 } pool_counts;
+
+/* Nor is a stretch of free cells longer than the pool says. */
+static cellar_status check_stretch(const cl_pool *pool, uint32_t p, uint32_t cell,
+                                   pool_counts *found, cellar_error *error)
+{
+    found->stretch = cell == found->end ? found->stretch + 1 : 1;
+    found->end = cell + 1;
+    if (found->stretch > pool->longest_free)
+        CL_FAIL(error, CELLAR_CORRUPT, cell,
+                "%u cells up to %u are free, but no stretch of pool %u is longer than %u",
+                found->stretch, cell, p, pool->longest_free);
+    return CELLAR_OK;
+}
 
 /* Searches start at the pool's hints: nothing useful may lie below them. */
 static cellar_status check_block(const cl_cells *cells, uint32_t p, uint32_t block,
@@ -113,6 +127,7 @@ static cellar_status check_block(const cl_cells *cells, uint32_t p, uint32_t blo
             CL_FAIL(error, CELLAR_CORRUPT, cell,
                     "cell %u is free, below the first free cell %u of pool %u", cell,
                     pool->first_free, p);
+        CL_TRY(check_stretch(pool, p, cell, found, error));
     }
     found->n_blocks++;
     found->n_free += n_free;

@@ -4,7 +4,9 @@
  * Each preference of placement.h is the same search over a filtered view of the free map: the
  * filter hides blocks that somebody claims, or that are partly used. Choosing the longest stretches
  * exactly would need a sort; two scans with lengths counted by powers of two come within a factor
- * of two of the fewest.
+ * of two of the fewest. A bound on the longest stretch, once it is known, ends scans early: nothing that is
+ * wanted longer has to be looked for, and as soon as there are enough of the longest there is no better choice.
+ * It is lost when a cell is freed, so that the sequences of one step share one.
  */
 #include "placement.h"
 
@@ -86,12 +88,26 @@ static uint32_t *hint_of(const search *s)
     return NULL;
 }
 
-/* Where a search of this view may start. */
+/* Where a search of this view may start. Where no stretch has the length of a block, none is untouched. */
 static uint32_t start_of(const search *s)
 {
+    if (s->filter == UNTOUCHED_BLOCKS && pool_of(s)->longest_free < CL_BLOCK)
+        return pool_of(s)->end_block * CL_BLOCK;
     const uint32_t *hint = hint_of(s);
     uint32_t known = hint ? *hint * CL_BLOCK : 0;
     return known > pool_of(s)->first_free ? known : pool_of(s)->first_free;
+}
+
+/* Look at the whole pool to know how long its stretches are, if that is not known. */
+static void know_longest(const search *s)
+{
+    cl_pool *pool = &s->cells->pools[s->pool];
+    const search all = {.cells = s->cells, .pool = s->pool, .filter = ALL_CELLS};
+    cl_bitmap_runs runs = {0, 0};
+    if (pool->longest_free != UINT32_MAX) return;
+    for (uint32_t w = pool->first_free / 64; w < end_word(s); w++)
+        cl_bitmap_add_word(&runs, filtered_word(&all, w));
+    pool->longest_free = runs.longest;
 }
 
 /*
@@ -103,6 +119,7 @@ static bool first_fit(const search *s, uint32_t n, cl_stretch *out)
     uint32_t at = start_of(s), *hint = hint_of(s);
     bool is_found = false;
     cl_stretch found;
+    if (n > pool_of(s)->longest_free) return false;
     while (!is_found && next_stretch(s, n, &at, &found))
         is_found = found.len >= n;
     if (is_found) *out = (cl_stretch){found.cell, n};
@@ -111,15 +128,15 @@ static bool first_fit(const search *s, uint32_t n, cl_stretch *out)
     return is_found;
 }
 
-/* All cells of a view. */
-static uint32_t count_cells(const search *s)
+/* Has a view as many cells? */
+static bool has_cells(const search *s, uint32_t wanted)
 {
     uint32_t total = 0, at = start_of(s), *hint = hint_of(s);
     cl_stretch found;
-    while (next_stretch(s, UINT32_MAX, &at, &found))
+    while (total < wanted && next_stretch(s, wanted, &at, &found))
         total += found.len;
     if (hint && total == 0) *hint = pool_of(s)->end_block;
-    return total;
+    return total >= wanted;
 }
 
 static uint32_t length_class(uint32_t len)
@@ -146,16 +163,17 @@ static uint32_t collect(const search *s, uint32_t class, bool above, uint32_t *w
 /* The longest stretches of this view, until *wanted is 0 or the view is used up. */
 static uint32_t longest_first(const search *s, uint32_t *wanted, cl_stretch *out)
 {
+    const uint32_t top = length_class(pool_of(s)->longest_free), n = *wanted;
     uint64_t in_class[32] = {0};
     uint32_t at = start_of(s);
     cl_stretch found;
-    while (next_stretch(s, UINT32_MAX, &at, &found))
+    while (in_class[top] < n && next_stretch(s, UINT32_MAX, &at, &found))
         in_class[length_class(found.len)] += found.len;
-    uint32_t class = 31;
-    uint64_t sum = in_class[31];
-    while (class > 0 && sum < *wanted)
+    uint32_t class = top;
+    uint64_t sum = in_class[top];
+    while (class > 0 && sum < n)
         sum += in_class[--class];
-    uint32_t n_out = collect(s, class, true, wanted, out);
+    uint32_t n_out = class < top ? collect(s, class, true, wanted, out) : 0;
     return n_out + collect(s, class, false, wanted, out + n_out);
 }
 
@@ -186,14 +204,16 @@ uint32_t cl_placement_choose(cl_cells *cells, const cl_request *request, cl_stre
     if (wanted == 0) return n_out;
 
     search s = {cells, request->pool, request->owner, UNTOUCHED_BLOCKS, behind.cell, behind.len};
+    if (wanted > CL_BLOCK) know_longest(&s); /* what hints cannot say */
     if (first_fit(&s, wanted, &out[n_out])) return n_out + 1;
     s.filter = UNCLAIMED_BLOCKS;
+    if (wanted > 1) know_longest(&s);
     if (first_fit(&s, wanted, &out[n_out])) return n_out + 1;
 
     /* Several stretches, all of one view: the narrowest that has enough. */
     s.filter = UNTOUCHED_BLOCKS;
-    if (count_cells(&s) < wanted) s.filter = UNCLAIMED_BLOCKS;
-    if (s.filter == UNCLAIMED_BLOCKS && count_cells(&s) < wanted) s.filter = ALL_CELLS;
+    if (!has_cells(&s, wanted)) s.filter = UNCLAIMED_BLOCKS;
+    if (s.filter == UNCLAIMED_BLOCKS && !has_cells(&s, wanted)) s.filter = ALL_CELLS;
     if (s.filter == ALL_CELLS && first_fit(&s, wanted, &out[n_out])) return n_out + 1;
     n_out += longest_first(&s, &wanted, out + n_out);
     assert(wanted == 0);

@@ -31,7 +31,7 @@ typedef struct cl_request {
 /*
  * Choose request->n cells in the order in which they are to be filled and write them to
  * out[request->n] as stretches; returns how many. Changes
- * nothing but the hint where a search starts.
+ * nothing but the hints of searches: where they start, and how long a stretch can be.
  * The cells of one call are disjoint. Between two calls the caller takes the cells (cl_cells_take).
  */
 uint32_t cl_placement_choose(cl_cells *cells, const cl_request *request, cl_stretch *out);

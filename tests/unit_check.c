@@ -88,6 +88,7 @@ static void damaged_pools_and_hints_are_found(void **state)
     DAMAGE(&small, pool->first_free, pool->first_free + 32, "below the first free cell");
     DAMAGE(&small, pool->end_block, pool->end_block - 1, "pool 1 has");
     DAMAGE(&small, pool->first_unclaimed, 99, "no claim, but searches of pool 1");
+    DAMAGE(&small, pool->longest_free, 3, "no stretch of pool 1 is longer than 3");
     DAMAGE(&small, pool_of[3], 0, "pool");
     small_close(&small);
 }

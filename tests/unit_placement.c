@@ -172,6 +172,68 @@ static void long_stretches_are_used_before_short_ones(void **state)
     cl_cells_destroy(&cells, &alloc);
 }
 
+/* The longest run of ones, bit by bit. */
+static uint32_t longest_by_bits(const uint64_t *words, uint32_t n_words)
+{
+    uint32_t longest = 0, run = 0;
+    for (uint32_t i = 0; i < 64 * n_words; i++) {
+        run = words[i / 64] >> (i % 64) & 1 ? run + 1 : 0;
+        if (run > longest) longest = run;
+    }
+    return longest;
+}
+
+static void the_longest_run_is_found_across_words(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 3000; round++) {
+        uint64_t words[5];
+        cl_bitmap_runs runs = {0, 0};
+        memset(words, round % 2 ? 0 : 0xff, sizeof words);
+        for (int i = 0; i < 6; i++) {
+            uint32_t first = random_below(320), n = random_below(321 - first);
+            if (random_below(2))
+                cl_bitmap_set(words, first, n);
+            else
+                cl_bitmap_clear(words, first, n > 9 ? n % 9 : n);
+        }
+        for (int w = 0; w < 5; w++)
+            cl_bitmap_add_word(&runs, words[w]);
+        assert_int_equal(runs.longest, longest_by_bits(words, 5));
+    }
+}
+
+/* The same cells are chosen with a bound that says nothing, with one that was just found, and with none. */
+static void what_is_known_of_stretches_changes_no_choice(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 3000; round++) {
+        cl_cells cells = new_cells(1 + random_below(600));
+        fragment(&cells, 1 + random_below(9));
+        for (uint32_t b = 0; b < cells.n_blocks; b++)
+            if (random_below(3) == 0) cells.claims[b] = 1 + random_below(4);
+        if (cells.n_free > 0) {
+            cl_request request = {1 + random_below(4), 0, CL_NO_CELL,
+                                  1 + random_below(cells.n_free)};
+            cl_stretch first[600], again[600];
+            memset(first, 0, sizeof first);
+            memset(again, 0, sizeof again);
+            const cl_pool fresh = cells.pools[0];
+            assert_int_equal(fresh.longest_free, UINT32_MAX);
+            cells.pools[0].longest_free = cells.n;
+            uint32_t n = cl_placement_choose(&cells, &request, first);
+            cells.pools[0] = fresh;
+            assert_int_equal(cl_placement_choose(&cells, &request, again), n);
+            assert_memory_equal(first, again, sizeof first);
+            assert_true(cells.pools[0].longest_free >= cl_cells_longest_free(&cells));
+            memset(again, 0, sizeof again);
+            assert_int_equal(cl_placement_choose(&cells, &request, again), n);
+            assert_memory_equal(first, again, sizeof first);
+        }
+        cl_cells_destroy(&cells, &alloc);
+    }
+}
+
 static void counts_of_holders_and_the_free_map_agree(void **state)
 {
     (void)state;
@@ -201,6 +263,8 @@ int main(void)
         cmocka_unit_test(claimed_blocks_are_left_alone_until_nothing_else_is_free),
         cmocka_unit_test(one_stretch_is_preferred_to_many),
         cmocka_unit_test(long_stretches_are_used_before_short_ones),
+        cmocka_unit_test(the_longest_run_is_found_across_words),
+        cmocka_unit_test(what_is_known_of_stretches_changes_no_choice),
         cmocka_unit_test(counts_of_holders_and_the_free_map_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

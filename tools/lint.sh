@@ -13,7 +13,7 @@ failed=0
 skipped=0
 
 sources() {
-    find include lib kernels app tests bench fuzz examples \( -name '*.c' -o -name '*.h' \) 2>/dev/null | sort
+    find include lib kernels app tests fuzz examples \( -name '*.c' -o -name '*.h' \) 2>/dev/null | sort
 }
 texts() {
     sources
@@ -74,7 +74,7 @@ fi
 
 # ---- names and places
 
-verdict "file names are unique" "$(find include lib kernels app tests bench fuzz tools -type f \
+verdict "file names are unique" "$(find include lib kernels app tests fuzz tools -type f \
     \( -name '*.c' -o -name '*.h' -o -name '*.S' -o -name '*.sh' -o -name '*.py' \) ! -path 'tests/cli/cases/*' |
     sed 's|.*/||' | sort | uniq -d)"
 verdict "file names are lower case words" "$(sources | grep -vE '^[a-z0-9_/]+\.(c|h)$')"

@@ -8,7 +8,6 @@
 #define _POSIX_C_SOURCE 200809L
 
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,13 +21,13 @@
 #include "cli/memory_options.h"
 #include "cli/options.h"
 #include "cli/session_command.h"
+#include "cli/stop_signal.h"
 #include "cli/terminal.h"
 #include "cpu_choice.h"
 #include "engine/quantize.h"
 #include "report.h"
 
-#define EXIT_CODE_SIGNAL 128 /* and the signal's number, as shells count */
-#define MOST_LISTED 10u      /* tensors of one kind in the summary */
+#define MOST_LISTED 10u /* tensors of one kind in the summary */
 
 const char command_quantize_help[] =
     "cellar quantize [OPTIONS] IN OUT TYPE\n"
@@ -89,26 +88,6 @@ static const struct {
 };
 
 #define N_REASONS (sizeof reasons / sizeof *reasons)
-
-static volatile sig_atomic_t caught_signal; /* 0: none */
-
-static void on_signal(int number)
-{
-    caught_signal = number;
-}
-
-/* A signal that was ignored from the start (nohup) stays so. */
-static void catch_signals(void)
-{
-    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND}, before;
-    sigemptyset(&action.sa_mask);
-    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
-        if (sigaction(signals[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN) {
-            sigaction(signals[i], &action, NULL);
-        }
-    }
-}
 
 /* ---- options -------------------------------------------------------------------------------- */
 
@@ -269,7 +248,7 @@ static bool show_progress(void *context, uint64_t n_done, uint64_t n_all)
     request *r = context;
     progress_line_show(&r->line, "%" PRIu64 " of %" PRIu64 " MiB written", n_done >> 20,
                        n_all >> 20);
-    return caught_signal == 0;
+    return stop_signal_caught() == 0;
 }
 
 /* Are both names the same file? Replacing it is possible, but hardly ever what was meant. */
@@ -290,7 +269,7 @@ static int write_model(request *r, const gguf_file *file, quantize_choice *choic
     if (quantize_choose(file, &r->options, choices, &error) != CELLAR_OK) {
         return report_failure(r->operands[0], &error);
     }
-    catch_signals(); /* before there is a temporary file */
+    stop_signal_catch(); /* before there is a temporary file */
     if (gguf_write_open(to, r->replaces, &w, &error) != CELLAR_OK) {
         return report_failure(to, &error);
     }
@@ -303,7 +282,7 @@ static int write_model(request *r, const gguf_file *file, quantize_choice *choic
     gguf_write_close(w);
     if (status == CELLAR_REFUSED) {
         fputs("cellar quantize: stopped, nothing was written\n", stderr);
-        return EXIT_CODE_SIGNAL + caught_signal;
+        return EXIT_CODE_SIGNAL + stop_signal_caught();
     }
     if (status != CELLAR_OK) {
         return report_failure(status == CELLAR_IO ? to : r->operands[0], &error);

@@ -1,23 +1,22 @@
 /*
- * bench.h: how fast a model reads and generates: what `cellar bench` measures and shows.
+ * tokens.h: how fast a model reads and generates: what `cellar bench model` and `parallel` measure.
  *
  * A figure is tokens a second: the median of several runs and the least and most of them. Tokens are
  * drawn, since no kernel depends on which they are. Nothing is measured before a first run has warmed
  * caches and pages. Each run leaves the memory as it found it, so all runs do the same work.
  */
-#ifndef APP_BENCH_H
-#define APP_BENCH_H
+#ifndef APP_BENCH_TOKENS_H
+#define APP_BENCH_TOKENS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "bench/samples.h"
 #include "engine/engine.h"
 
-enum { BENCH_MOST_RUNS = 100 };
-
 typedef struct bench_figure {
-    uint32_t n, depth;          /* tokens of a run, and those that stand before it */
-    double median, least, most; /* tokens a second */
+    uint32_t n, depth; /* tokens of a run, and those that stand before it */
+    bench_spread rate; /* tokens a second */
 } bench_figure;
 
 typedef struct bench_sequences {
@@ -41,4 +40,4 @@ cellar_status bench_measure(engine *e, bool is_generation, uint32_t n, uint32_t 
 cellar_status bench_measure_sequences(engine *e, const bench_sequences *s, uint32_t n_runs,
                                       bench_figure *out, cellar_error *error);
 
-#endif /* APP_BENCH_H */
+#endif /* APP_BENCH_TOKENS_H */
