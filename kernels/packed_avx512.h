@@ -152,4 +152,26 @@ ALWAYS_INLINE void wide_unpack_to_floats(int type, float *to, const unsigned cha
     }
 }
 
+/* ---- four bits: sixteen values a part ---------------------------------------------------------- */
+
+/*
+ * 64 numbers of Q4_K from 32 bytes: parts `part` and `part` + 1. A quant has sixteen possible values in a
+ * part. They are computed once, and each number is looked up among them; bits above the fourth do not count.
+ */
+ALWAYS_INLINE void look_up_q4_k(__m512 *weight, const unsigned char *bytes, const unpacked *from,
+                                size_t part)
+{
+    const __m512 whole = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m512i low = _mm512_cvtepu8_epi32(load_16_bytes(bytes));
+    const __m512i high = _mm512_cvtepu8_epi32(load_16_bytes(bytes + 16));
+    const __m512 even = _mm512_fmadd_ps(_mm512_set1_ps(from->scale[part]), whole,
+                                        _mm512_set1_ps(from->offset[part]));
+    const __m512 odd = _mm512_fmadd_ps(_mm512_set1_ps(from->scale[part + 1]), whole,
+                                       _mm512_set1_ps(from->offset[part + 1]));
+    weight[0] = _mm512_permutexvar_ps(low, even);
+    weight[1] = _mm512_permutexvar_ps(high, even);
+    weight[2] = _mm512_permutexvar_ps(_mm512_srli_epi32(low, 4), odd);
+    weight[3] = _mm512_permutexvar_ps(_mm512_srli_epi32(high, 4), odd);
+}
+
 #endif /* CL_PACKED_AVX512_H */
