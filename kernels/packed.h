@@ -286,13 +286,13 @@ static inline void packed_decode_iq4_xs(float *to, const void *row, size_t n)
     X(q4_0, CL_WEIGHT_Q4_0, 32, 18)                                                                \
     WEIGHTS_BY_TILE_ONLY(X)
 
-/* Those that are decoded a tile at a time by every instruction set. */
+/* Those without a simple layout. */
 #define WEIGHTS_BY_TILE_ONLY(X)                                                                    \
     X(q4_k, CL_WEIGHT_Q4_K, 256, 144)                                                              \
     X(q6_k, CL_WEIGHT_Q6_K, 256, 210)                                                              \
     WEIGHTS_AS_PACKED(X)
 
-/* And by the functions above. */
+/* Of these, those that NEON decodes by the functions above. */
 #define WEIGHTS_AS_PACKED(X)                                                                       \
     X(q4_1, CL_WEIGHT_Q4_1, 32, 20)                                                                \
     X(q5_0, CL_WEIGHT_Q5_0, 32, 22)                                                                \
