@@ -95,7 +95,7 @@ main_source := $(wildcard app/cli/main.c)
 app_sources := $(filter-out $(main_source),$(wildcard app/*.c app/*/*.c)) $(app_kernels) \
 	$(if $(wildcard $(BUILTIN_MODEL)),$(wildcard app/builtin_model.S))
 support_sources := $(wildcard tests/*_writer.c tests/support_*.c tests/model/*.c)
-strict_sources := $(wildcard lib/*.c app/engine/gguf*.c app/tokenizer/*.c app/chat/*.c app/template/*.c tests/*trace*.c)
+strict_sources := $(wildcard lib/*.c app/engine/gguf*.c app/tokenizer/*.c app/chat/*.c app/serve/*.c app/template/*.c tests/*trace*.c)
 
 units := $(basename $(wildcard tests/unit_*.c))
 mains := $(basename $(wildcard tests/attention_matrix.c tests/chat_terminal.c tests/crash.c tests/differential.c tests/scenarios.c tests/faults.c \
@@ -197,7 +197,8 @@ $(OUT)/libcellar.so: $(OUT)/libcellar.so.$(VERSION)
 $(programs) $(fuzz_programs): $(OUT)/libsupport.a $(OUT)/libapp.a $(OUT)/libcellar.a $(OUT)/sources.list
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
-	$(Q)$(link) $(FUZZER) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(TEST_LIBS) $(LDLIBS) -ljansson -ledit -lm
+	$(Q)$(link) $(FUZZER) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(TEST_LIBS) $(LDLIBS) -Wl,--as-needed \
+		-ljansson -ledit -lmicrohttpd -lm
 
 # It is `cellar` that is tested there.
 $(OUT)/tests/chat_terminal: | $(program)

@@ -1,0 +1,211 @@
+/*
+ * scheduler_admit.c: who comes next, and is there room.
+ *
+ * Next is the oldest branch of the client with the fewest branches at work. It may have to wait for one that
+ * is reading the same beginning right now, or for the slot that it has to have; then others go before
+ * it. If there is no room for it, nobody goes before it: else a large prompt would wait for ever behind small ones.
+ *
+ * Room is counted in cells of the largest group: what the branch has to read, what those at work have to
+ * read yet, and a few tokens for each to write. It is an estimate; whether a micro-batch really fits is seen
+ * when it is opened, and scheduler_step.c knows what to do then. A branch that comes while nobody is at work is
+ * always let in.
+ */
+#include <string.h>
+
+#include "serve/scheduler_parts.h"
+
+#define MARGIN 32u        /* tokens that each branch at work gets room to write */
+#define WORTH_WAITING 32u /* tokens that two must have in common before one waits for the other */
+
+/* ---- who ------------------------------------------------------------------------------------ */
+
+static uint32_t count_of_client(const scheduler *s, uint64_t client)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->options.n_slots; i++) {
+        n += s->slots[i] != NULL && s->slots[i]->job->request.client == client;
+    }
+    return n;
+}
+
+static size_t common(const branch *a, const branch *b)
+{
+    const size_t most = a->n_tokens - 1 < b->n_tokens ? a->n_tokens - 1 : b->n_tokens;
+    size_t n = 0;
+    while (n < most && a->tokens[n] == b->tokens[n]) {
+        n++;
+    }
+    return n;
+}
+
+static void add_mark(branch *b, size_t at)
+{
+    for (uint32_t i = 0; i < b->n_marks; i++) {
+        if (b->marks[i] == at) {
+            return;
+        }
+    }
+    if (b->n_marks < BRANCH_MARKS) {
+        b->marks[b->n_marks++] = at;
+    }
+}
+
+/* Is somebody reading what this one would have to read too? Then it asks to part from it there. */
+static bool has_to_follow(const scheduler *s, const branch *b)
+{
+    if (b->job->request.starts_cold) {
+        return false;
+    }
+    for (uint32_t i = 0; i < s->options.n_slots; i++) {
+        branch *its = s->slots[i];
+        if (its == NULL || !its->is_reading ||
+            strcmp(its->entry->owner, b->job->request.owner) != 0) {
+            continue;
+        }
+        const size_t n = common(b, its);
+        const size_t worth = its->job == b->job ? 1 : WORTH_WAITING;
+        if (n > its->n_held && n >= worth &&
+            n > reuse_look(s->reuse, b->job->request.owner, b->tokens, b->n_tokens)) {
+            add_mark(its, n);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The slot for it; n_slots: none is free. A free one in which nothing is retained comes first. */
+static uint32_t slot_for(scheduler *s, const branch *b)
+{
+    const int64_t wanted = b->job->request.slot;
+    const uint32_t none = s->options.n_slots;
+    if (wanted >= 0) {
+        return (uint64_t)wanted < none && s->slots[wanted] == NULL ? (uint32_t)wanted : none;
+    }
+    uint32_t oldest = none;
+    uint64_t used = 0;
+    for (uint32_t i = 0; i < none; i++) {
+        if (s->slots[i] != NULL) {
+            continue;
+        }
+        const reuse_entry *last = scheduler_slot_entry(s, i);
+        if (last == NULL) {
+            return i;
+        }
+        if (oldest == none || last->used < used) {
+            oldest = i;
+            used = last->used;
+        }
+    }
+    return oldest;
+}
+
+static branch *choose(scheduler *s)
+{
+    branch *best = NULL;
+    uint32_t fewest = 0;
+    for (branch *b = s->waiting.first; b != NULL; b = b->next) {
+        const uint32_t n = count_of_client(s, b->job->request.client);
+        if ((best == NULL || n < fewest) && slot_for(s, b) < s->options.n_slots &&
+            !has_to_follow(s, b)) {
+            best = b;
+            fewest = n;
+        }
+    }
+    return best;
+}
+
+/* ---- room ----------------------------------------------------------------------------------- */
+
+/* Cells that reading n tokens and writing a little takes. */
+static uint64_t cells_for(const scheduler *s, size_t n)
+{
+    return s->is_states_only ? 2 : (uint64_t)n + MARGIN;
+}
+
+static uint64_t count_free(const scheduler *s)
+{
+    cellar_statistics memory;
+    return cellar_stats(engine_memory(s->options.engine), &memory, NULL) == CELLAR_OK
+               ? memory.n_free
+               : 0;
+}
+
+/* Make room for it as far as what is retained allows. What it will take over is looked up anew. */
+static bool has_room(scheduler *s, const branch *b)
+{
+    uint64_t others = 0;
+    for (uint32_t i = 0; i < s->options.n_slots; i++) {
+        const branch *its = s->slots[i];
+        others += its != NULL ? cells_for(s, its->n_tokens - its->n_held) : 0;
+    }
+    for (;;) {
+        const size_t n_held = b->job->request.starts_cold
+                                  ? 0
+                                  : reuse_look(s->reuse, b->job->request.owner, b->tokens,
+                                               b->n_tokens);
+        if (count_free(s) >= cells_for(s, b->n_tokens - n_held) + others) {
+            return true;
+        }
+        if (!reuse_evict(s->reuse)) {
+            return s->n_at_work == 0;
+        }
+    }
+}
+
+/* ---- letting in ----------------------------------------------------------------------------- */
+
+/* What it takes over, and what it says of that: the first time it is admitted counts. */
+static void take_over(scheduler *s, branch *b)
+{
+    reuse_answer answer = {.reason = "disabled", .diverged_at = -1};
+    if (!b->job->request.starts_cold || b->was_admitted) {
+        reuse_take(s->reuse, b->entry, b->tokens, b->n_tokens, &answer);
+    }
+    b->n_held = answer.n_reused;
+    reuse_set(b->entry, b->tokens, b->n_held);
+    if (!b->was_admitted) {
+        b->report.n_reusable = answer.n_reusable;
+        b->report.n_reused = answer.n_reused;
+        b->report.source = answer.source;
+        b->report.reason = answer.reason;
+        b->report.diverged_at = answer.diverged_at;
+        b->report.wait_seconds = job_now() - b->job->made;
+        s->counters.n_reused += answer.n_reused;
+        s->n_first_admitted++;
+    }
+}
+
+static void let_in(scheduler *s, branch *b)
+{
+    cellar_error error = {.status = CELLAR_OK};
+    const uint32_t slot = slot_for(s, b);
+    branch_list_remove(&s->waiting, b);
+    if (reuse_open(s->reuse, b->job->request.owner, &b->entry, &error) != CELLAR_OK) {
+        s->n_first_admitted += !b->was_admitted;
+        b->report.error = error;
+        scheduler_finish(s, b, JOB_FAILED);
+        return;
+    }
+    b->slot = slot;
+    b->report.slot = slot;
+    b->entry->slot = slot;
+    b->is_reading = true;
+    take_over(s, b);
+    b->was_admitted = true;
+    b->admitted = job_now();
+    s->counters.n_jobs += b->choice == 0 && b->report.n_set_aside == 0;
+    s->slots[slot] = b;
+    s->n_at_work++;
+    job_tell(b->job, b->choice, &b->report);
+}
+
+void scheduler_admit(scheduler *s)
+{
+    while (s->n_at_work < s->options.n_slots && s->waiting.n > 0) {
+        branch *b = choose(s);
+        if (b == NULL || !has_room(s, b)) {
+            return;
+        }
+        let_in(s, b);
+    }
+}
