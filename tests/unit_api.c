@@ -1,0 +1,461 @@
+/*
+ * unit_api.c: the endpoints, over HTTP, as a table: what is asked, and what has to come back.
+ *
+ * A line of the table is a request, the status, and places in the JSON of the reply with what has to stand
+ * there: ="text" exactly, #number, ?kind (text, number, list, object, flag), !nothing. What takes more
+ * than a line is a test of its own. All of it speaks to a server of the built-in model on a free port of this machine.
+ */
+#define _POSIX_C_SOURCE 200809L
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "support_http.h"
+
+/* ---- the table ------------------------------------------------------------------------------ */
+
+typedef struct row {
+    const char *method, *path, *body;
+    int status;
+    const char *wanted[10]; /* "place=text", "place#number", "place?kind", "place!" */
+} row;
+
+static const row rows[] = {
+    {"GET", "/health", NULL, 200, {"status=ok"}},
+    {"GET", "/v1/health", NULL, 200, {"status=ok"}},
+    {"GET",
+     "/v1/models",
+     NULL,
+     200,
+     {"object=list", "data.0.id=storyteller", "data.0.object=model", "data.0.owned_by=cellar",
+      "data.0.meta.n_ctx_train#512", "data.0.meta.n_ctx#1024", "data.0.meta.n_vocab#1536",
+      "data.0.meta.n_embd#128", "data.0.meta.n_params?number", "data.0.meta.size?number"}},
+    {"GET",
+     "/props",
+     NULL,
+     200,
+     {"default_generation_settings.n_ctx#1024", "default_generation_settings.params?object",
+      "total_slots#4", "model_path=", "chat_template?text", "chat_template_caps?object",
+      "modalities.vision?flag", "build_info?text", "is_sleeping?flag"}},
+    /* tokens */
+    {"POST", "/tokenize", "{\"content\":\"Once upon\"}", 200, {"tokens?list", "tokens.0?number"}},
+    {"POST",
+     "/tokenize",
+     "{\"content\":\"Once\",\"with_pieces\":true,\"add_special\":true}",
+     200,
+     {"tokens.0.id#1", "tokens.0.piece=<s>"}},
+    {"POST", "/tokenize", "{\"content\":\"\"}", 200, {"tokens?list", "tokens.0!"}},
+    {"POST", "/tokenize", "{\"content\":5}", 400, {"error.param=content"}},
+    {"POST", "/tokenize", "{}", 400, {"error.param=content"}},
+    {"POST",
+     "/tokenize",
+     "{\"content\":\"a\",\"add_special\":1}",
+     400,
+     {"error.param=add_special"}},
+    {"POST", "/detokenize", "{\"tokens\":[]}", 200, {"content="}},
+    {"POST", "/detokenize", "{\"tokens\":[99999]}", 400, {"error.param=tokens"}},
+    {"POST", "/detokenize", "{\"tokens\":[-1]}", 400, {"error.param=tokens"}},
+    {"POST", "/detokenize", "{\"tokens\":\"a\"}", 400, {"error.param=tokens"}},
+    {"POST",
+     "/apply-template",
+     "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}",
+     200,
+     {"prompt=<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"}},
+    {"POST", "/apply-template", "{\"messages\":[]}", 400, {"error.param=messages"}},
+    {"POST",
+     "/apply-template",
+     "{\"messages\":[{\"content\":\"x\"}]}",
+     400,
+     {"error.param=messages[0].role"}},
+    {"POST",
+     "/v1/chat/completions/input_tokens",
+     "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}",
+     200,
+     {"object=response.input_tokens", "input_tokens?number"}},
+    /* what is wrong with a request */
+    {"GET", "/nothing", NULL, 404, {"error.code#404", "error.type=not_found_error"}},
+    {"POST", "/v1/nothing", "{}", 404, {"error.type=not_found_error"}},
+    {"DELETE", "/props", NULL, 405, {"error.code#405", "error.type=invalid_request_error"}},
+    {"POST", "/health", "{}", 405, {"error.code#405"}},
+    {"POST", "/completion", "{\"prompt\":", 400, {"error.type=invalid_request_error"}},
+    {"POST", "/completion", "[1]", 400, {"error.type=invalid_request_error"}},
+    {"POST", "/completion", NULL, 400, {"error.type=invalid_request_error"}},
+    {"POST", "/completion", "{}", 400, {"error.param=prompt"}},
+    {"POST", "/completion", "{\"prompt\":{}}", 400, {"error.param=prompt"}},
+    {"POST", "/completion", "{\"prompt\":[1,1.5]}", 400, {"error.param=prompt"}},
+    {"POST", "/completion", "{\"prompt\":[1536]}", 400, {"error.param=prompt"}},
+    {"POST", "/completion", "{\"prompt\":[-1]}", 400, {"error.param=prompt"}},
+    {"POST", "/completion", "{\"prompt\":[]}", 400, {"error.param=prompt"}},
+    {"POST", "/completion", "{\"prompt\":\"a\\ud800\"}", 400, {"error.code#400"}},
+    {"POST",
+     "/completion",
+     "{\"prompt\":\"a\",\"temperature\":\"hot\"}",
+     400,
+     {"error.param=temperature"}},
+    {"POST",
+     "/completion",
+     "{\"prompt\":\"a\",\"temperature\":-1}",
+     400,
+     {"error.param=temperature"}},
+    {"POST", "/completion", "{\"prompt\":\"a\",\"top_k\":1.5}", 400, {"error.param=top_k"}},
+    {"POST", "/completion", "{\"prompt\":\"a\",\"top_p\":2}", 400, {"error.param=top_p"}},
+    {"POST", "/completion", "{\"prompt\":\"a\",\"min_p\":[]}", 400, {"error.param=min_p"}},
+    {"POST", "/completion", "{\"prompt\":\"a\",\"seed\":\"x\"}", 400, {"error.param=seed"}},
+    {"POST", "/completion", "{\"prompt\":\"a\",\"n_predict\":-2}", 400, {"error.param=n_predict"}},
+    {"POST", "/completion", "{\"prompt\":\"a\",\"n_discard\":-5}", 400, {"error.param=n_discard"}},
+    {"POST", "/completion", "{\"prompt\":\"a\",\"n_keep\":-5}", 400, {"error.param=n_keep"}},
+    {"POST", "/completion", "{\"prompt\":\"a\",\"id_slot\":4}", 400, {"error.param=id_slot"}},
+    {"POST", "/completion", "{\"prompt\":\"a\",\"id_slot\":-2}", 400, {"error.param=id_slot"}},
+    {"POST",
+     "/completion",
+     "{\"prompt\":\"a\",\"cache_prompt\":1}",
+     400,
+     {"error.param=cache_prompt"}},
+    {"POST", "/completion", "{\"prompt\":\"a\",\"cache_salt\":1}", 400, {"error.param=cache_salt"}},
+    {"POST", "/completion", "{\"prompt\":\"a\",\"stream\":\"yes\"}", 400, {"error.param=stream"}},
+    {"POST", "/completion", "{\"prompt\":\"a\",\"stop\":5}", 400, {"error.param=stop"}},
+    {"POST", "/completion", "{\"prompt\":\"a\",\"stop\":[\"a\",5]}", 400, {"error.param=stop"}},
+    {"POST", "/completion", "{\"prompt\":\"a\",\"n_probs\":-1}", 400, {"error.param=n_probs"}},
+    {"POST",
+     "/completion",
+     "{\"prompt\":\"a\",\"logit_bias\":[[1]]}",
+     400,
+     {"error.param=logit_bias"}},
+    {"POST",
+     "/completion",
+     "{\"prompt\":\"a\",\"logit_bias\":{\"x\":1}}",
+     400,
+     {"error.param=logit_bias"}},
+    {"POST", "/completion", "{\"prompt\":\"a\",\"lora\":[{\"id\":0}]}", 400, {"error.param=lora"}},
+    {"POST",
+     "/completion",
+     "{\"prompt\":\"a\",\"grammar\":\"root ::= x\"}",
+     400,
+     {"error.param=grammar"}},
+    {"POST",
+     "/v1/chat/completions",
+     "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"response_format\":{\"type\":\"json_"
+     "object\"}}",
+     400,
+     {"error.param=response_format"}},
+    {"POST", "/v1/chat/completions", "{\"messages\":\"a\"}", 400, {"error.param=messages"}},
+    {"POST",
+     "/v1/chat/completions",
+     "{\"messages\":[{\"role\":\"user\",\"content\":5}]}",
+     400,
+     {"error.param=messages[0].content"}},
+    {"POST",
+     "/v1/chat/completions",
+     "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"}]}]}",
+     400,
+     {"error.param=messages[0].content"}},
+    {"POST",
+     "/v1/chat/completions",
+     "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"n\":0}",
+     400,
+     {"error.param=n"}},
+    {"POST",
+     "/v1/chat/completions",
+     "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"stream_options\":{\"include_usage\":"
+     "1}}",
+     400,
+     {"error.param=stream_options.include_usage"}},
+    /* answers */
+    {"POST",
+     "/completion",
+     "{\"prompt\":\"The small fox\",\"n_predict\":4,\"temperature\":0,\"unheard_of\":{\"a\":[1]}}",
+     200,
+     {"stop?flag", "stop_type=limit", "tokens_predicted#4", "truncated?flag",
+      "generation_settings.temperature?number", "timings.predicted_n#4", "timings.prompt_n?number",
+      "timings.cache_n?number", "cellar.reason?text", "id_slot?number"}},
+    {"POST",
+     "/completion",
+     "{\"prompt\":[1,\"The small\",\" fox\"],\"n_predict\":0}",
+     200,
+     {"content=", "stop_type=limit", "tokens_predicted#0", "tokens_evaluated?number"}},
+    {"POST",
+     "/completion",
+     "{\"prompt\":\"Once upon a time\",\"n_predict\":2,\"temperature\":0,\"n_probs\":3,"
+     "\"return_tokens\":true}",
+     200,
+     {"tokens.1?number", "tokens.2!", "completion_probabilities.1.logprob?number",
+      "completion_probabilities.1.id?number", "completion_probabilities.1.token?text",
+      "completion_probabilities.1.bytes?list",
+      "completion_probabilities.0.top_logprobs.2.logprob?number",
+      "completion_probabilities.0.top_logprobs.3!"}},
+    {"POST",
+     "/v1/completions",
+     "{\"prompt\":\"Once upon a time\",\"max_tokens\":3,\"temperature\":0,\"model\":\"whatever\"}",
+     200,
+     {"object=text_completion", "choices.0.text=, there was", "choices.0.finish_reason=length",
+      "choices.0.logprobs!", "choices.0.index#0", "usage.prompt_tokens#5",
+      "usage.completion_tokens#3", "usage.total_tokens#8",
+      "usage.prompt_tokens_details.cached_tokens?number", "id?text"}},
+    {"POST",
+     "/v1/completions",
+     "{\"prompt\":\"Once upon a "
+     "time\",\"max_tokens\":3,\"temperature\":0,\"echo\":true,\"logprobs\":2}",
+     200,
+     {"choices.0.text=Once upon a time, there was", "choices.0.logprobs.tokens.2= was",
+      "choices.0.logprobs.token_logprobs.0?number", "choices.0.logprobs.top_logprobs.0?object",
+      "choices.0.logprobs.text_offset.1#1"}},
+    {"POST",
+     "/v1/chat/completions",
+     "{\"messages\":[{\"role\":\"system\",\"content\":\"Be kind.\"},{\"role\":\"user\",\"content\":"
+     "[{\"type\":\"text\",\"text\":\"Tell\"},{\"type\":\"text\",\"text\":\" me.\"}]}],"
+     "\"max_completion_tokens\":5,\"temperature\":0,\"logprobs\":true,\"top_logprobs\":2}",
+     200,
+     {"object=chat.completion", "choices.0.message.role=assistant",
+      "choices.0.message.content?text", "choices.0.finish_reason=length",
+      "choices.0.logprobs.content.4.top_logprobs.1.logprob?number", "choices.0.logprobs.content.5!",
+      "usage.completion_tokens#5", "created?number", "system_fingerprint?text",
+      "model=storyteller"}},
+};
+
+static bool is_kind(const json_t *value, const char *kind)
+{
+    return value != NULL && (strcmp(kind, "text") == 0     ? json_is_string(value)
+                             : strcmp(kind, "number") == 0 ? json_is_number(value)
+                             : strcmp(kind, "list") == 0   ? json_is_array(value)
+                             : strcmp(kind, "object") == 0 ? json_is_object(value)
+                                                           : json_is_boolean(value));
+}
+
+static bool is_as_wanted(const json_t *reply, const char *wanted)
+{
+    char place[80];
+    const size_t n = strcspn(wanted, "=#?!");
+    memcpy(place, wanted, n);
+    place[n] = '\0';
+    const json_t *its = json_at(reply, place);
+    const char *rest = wanted + n + 1;
+    switch (wanted[n]) {
+    case '=':
+        return json_is_string(its) && strcmp(json_string_value(its), rest) == 0;
+    case '#':
+        return json_is_integer(its) && json_integer_value(its) == atoll(rest);
+    case '?':
+        return is_kind(its, rest);
+    default:
+        return its == NULL || json_is_null(its);
+    }
+}
+
+static void every_row_is_answered_as_it_says(void **state)
+{
+    served *its = *state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const row *r = &rows[i];
+        http_answer answer = http_ask(its, r->method, r->path, NULL, r->body);
+        if (answer.status != r->status) {
+            fail_msg("%s %s %s: status %d: %s", r->method, r->path, r->body, answer.status,
+                     answer.body);
+        }
+        for (size_t k = 0; k < 10 && r->wanted[k] != NULL; k++) {
+            if (!is_as_wanted(answer.json, r->wanted[k])) {
+                fail_msg("%s %s %s: not %s: %s", r->method, r->path, r->body, r->wanted[k],
+                         answer.body);
+            }
+        }
+        if (answer.status >= 400) { /* every error has the same shape */
+            assert_int_equal(json_number_at(answer.json, "error.code"), answer.status);
+            assert_true(strlen(json_text_at(answer.json, "error.message")) > 0);
+            assert_true(strlen(json_text_at(answer.json, "error.type")) > 0);
+        }
+        http_forget(&answer);
+    }
+}
+
+/* ---- streams -------------------------------------------------------------------------------- */
+
+static json_t *event_of(const http_answer *answer, size_t i)
+{
+    char *event = http_event(answer, i);
+    json_t *json = event != NULL ? json_loads(event, 0, NULL) : NULL;
+    free(event);
+    return json;
+}
+
+static void a_stream_says_what_the_whole_says(void **state)
+{
+    served *its = *state;
+    static const char *const ask =
+        "\"messages\":[{\"role\":\"user\",\"content\":\"A story, please\"}],"
+        "\"max_tokens\":30,\"temperature\":0.9,\"seed\":7";
+    char body[512];
+    snprintf(body, sizeof body, "{%s}", ask);
+    http_answer whole = http_ask(its, "POST", "/v1/chat/completions", NULL, body);
+    snprintf(body, sizeof body, "{%s,\"stream\":true,\"stream_options\":{\"include_usage\":true}}",
+             ask);
+    http_answer stream = http_ask(its, "POST", "/v1/chat/completions", NULL, body);
+    assert_non_null(strstr(stream.head, "text/event-stream"));
+    size_t n;
+    char *text = http_join(&stream, "choices.0.delta.content", &n);
+    assert_string_equal(text, json_text_at(whole.json, "choices.0.message.content"));
+    assert_true(n > 10);
+    char *last = http_event(&stream, n - 1);
+    assert_string_equal(last, "[DONE]");
+    json_t *usage = event_of(&stream, n - 2), *end = event_of(&stream, n - 3),
+           *first = event_of(&stream, 0);
+    assert_string_equal(json_text_at(first, "choices.0.delta.role"), "assistant");
+    assert_string_equal(json_text_at(first, "object"), "chat.completion.chunk");
+    assert_string_equal(json_text_at(end, "choices.0.finish_reason"), "length");
+    assert_int_equal(json_array_size(json_at(usage, "choices")), 0);
+    assert_int_equal(json_number_at(usage, "usage.completion_tokens"), 30);
+    /* the second time all but the last token of the prompt was there */
+    assert_int_equal(json_number_at(usage, "usage.prompt_tokens_details.cached_tokens"),
+                     json_number_at(usage, "usage.prompt_tokens") - 1);
+    assert_string_equal(json_text_at(usage, "cellar.reason"), "whole");
+    assert_string_equal(json_text_at(usage, "cellar.source"), "live");
+    json_decref(usage);
+    json_decref(end);
+    json_decref(first);
+    free(last);
+    free(text);
+    http_forget(&whole);
+    http_forget(&stream);
+}
+
+static void the_older_streams_are_right_too(void **state)
+{
+    served *its = *state;
+    size_t n;
+    http_answer a = http_ask(its, "POST", "/completion", NULL,
+                             "{\"prompt\":\"Once upon a time\",\"n_predict\":6,\"temperature\":0,"
+                             "\"stream\":true,\"return_progress\":true}");
+    char *text = http_join(&a, "content", &n);
+    assert_string_equal(text, ", there was a little boy");
+    json_t *last = event_of(&a, n - 1), *first = event_of(&a, 0);
+    assert_true(json_is_true(json_at(last, "stop")));
+    assert_int_equal(json_number_at(last, "tokens_predicted"), 6);
+    assert_int_equal(json_number_at(first, "prompt_progress.total"), 5);
+    assert_int_equal(json_number_at(first, "prompt_progress.processed"), 5);
+    json_decref(last);
+    json_decref(first);
+    free(text);
+    http_forget(&a);
+    a = http_ask(its, "POST", "/v1/completions", NULL,
+                 "{\"prompt\":\"Once upon a time\",\"max_tokens\":6,\"temperature\":0,"
+                 "\"stream\":true}");
+    text = http_join(&a, "choices.0.text", &n);
+    assert_string_equal(text, ", there was a little boy");
+    free(text);
+    last = event_of(&a, n - 2);
+    assert_string_equal(json_text_at(last, "choices.0.finish_reason"), "length");
+    assert_true(json_is_object(json_at(last, "timings")));
+    json_decref(last);
+    http_forget(&a);
+}
+
+/* Every event of a stream is valid JSON, so valid UTF-8, also where tokens end inside characters. */
+static void characters_are_whole(void **state)
+{
+    served *its = *state;
+    /* the bytes of U+00E9 one by one, again and again: biases let the model write nothing else */
+    http_answer a =
+        http_ask(its, "POST", "/completion", NULL,
+                 "{\"prompt\":\"caf\",\"n_predict\":9,\"temperature\":0,\"stream\":true,"
+                 "\"repeat_penalty\":1000,\"repeat_last_n\":1,"
+                 "\"logit_bias\":[[198,500],[172,499]]}");
+    size_t n;
+    char *text = http_join(&a, "content", &n);
+    assert_string_equal(text, "\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xEF\xBF\xBD");
+    free(text);
+    http_forget(&a);
+}
+
+static void choices_are_drawn_apart(void **state)
+{
+    served *its = *state;
+    http_answer a = http_ask(its, "POST", "/v1/chat/completions", NULL,
+                             "{\"messages\":[{\"role\":\"user\",\"content\":\"Three stories\"}],"
+                             "\"max_tokens\":20,\"temperature\":1,\"seed\":3,\"n\":3}");
+    assert_int_equal(json_array_size(json_at(a.json, "choices")), 3);
+    assert_string_not_equal(json_text_at(a.json, "choices.0.message.content"),
+                            json_text_at(a.json, "choices.1.message.content"));
+    http_answer b = http_ask(its, "POST", "/v1/chat/completions", NULL,
+                             "{\"messages\":[{\"role\":\"user\",\"content\":\"Three stories\"}],"
+                             "\"max_tokens\":20,\"temperature\":1,\"seed\":5}");
+    assert_string_equal(json_text_at(a.json, "choices.2.message.content"),
+                        json_text_at(b.json, "choices.0.message.content"));
+    http_forget(&a);
+    http_forget(&b);
+}
+
+static void a_stop_is_not_said(void **state)
+{
+    served *its = *state;
+    http_answer a = http_ask(its, "POST", "/v1/completions", NULL,
+                             "{\"prompt\":\"Once upon a time\",\"max_tokens\":30,\"temperature\":0,"
+                             "\"stop\":[\"xyz\",\"little b\"]}");
+    assert_string_equal(json_text_at(a.json, "choices.0.text"), ", there was a ");
+    assert_string_equal(json_text_at(a.json, "choices.0.finish_reason"), "stop");
+    http_forget(&a);
+}
+
+static void a_long_prompt_is_refused_with_numbers(void **state)
+{
+    served *its = *state;
+    char *body = malloc(20000);
+    strcpy(body, "{\"prompt\":[1");
+    for (int i = 0; i < 1500; i++) {
+        strcat(body, ",300");
+    }
+    strcat(body, "]}");
+    http_answer a = http_ask(its, "POST", "/v1/completions", NULL, body);
+    assert_int_equal(a.status, 400);
+    assert_string_equal(json_text_at(a.json, "error.type"), "exceed_context_size_error");
+    assert_int_equal(json_number_at(a.json, "error.n_prompt_tokens"), 1501);
+    assert_int_equal(json_number_at(a.json, "error.n_ctx"), 1024);
+    assert_string_equal(json_text_at(a.json, "error.message"),
+                        "request (1501 tokens) exceeds the available context size (1024 tokens), "
+                        "try increasing it");
+    http_forget(&a);
+    free(body);
+}
+
+/* ---- all -------------------------------------------------------------------------------------- */
+
+static served common;
+
+static int start_common(void **state)
+{
+    served_options options = served_defaults();
+    options.format = "chatml";
+    served_start(&common, &options);
+    *state = &common;
+    return 0;
+}
+
+static int stop_common(void **state)
+{
+    (void)state;
+    served_stop(&common);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_row_is_answered_as_it_says),
+        cmocka_unit_test(a_stream_says_what_the_whole_says),
+        cmocka_unit_test(the_older_streams_are_right_too),
+        cmocka_unit_test(characters_are_whole),
+        cmocka_unit_test(choices_are_drawn_apart),
+        cmocka_unit_test(a_stop_is_not_said),
+        cmocka_unit_test(a_long_prompt_is_refused_with_numbers),
+    };
+    return cmocka_run_group_tests(tests, start_common, stop_common);
+}
