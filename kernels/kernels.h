@@ -189,6 +189,7 @@ void cl_crc32c_fill_scalar(cl_kernels *table);
 void cl_crc32c_fill_avx2(cl_kernels *table);
 void cl_activate_fill_scalar(cl_matmul_table *table);
 void cl_activate_fill_avx2(cl_matmul_table *table);
+void cl_activate_fill_avx512(cl_matmul_table *table);
 void cl_matmul_fill_scalar(cl_matmul_table *table);
 void cl_matmul_fill_avx2(cl_matmul_table *table);
 void cl_matmul_tiles_fill_avx2(cl_matmul_table *table);
