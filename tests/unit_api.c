@@ -84,6 +84,32 @@ static const row rows[] = {
      "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}",
      200,
      {"object=response.input_tokens", "input_tokens?number"}},
+    /* what it holds */
+    {"GET",
+     "/slots",
+     NULL,
+     200,
+     {"0.id#0", "0.id_task?number", "0.n_ctx#1024", "0.speculative?flag", "0.is_processing?flag",
+      "0.params?object", "0.next_token.0.has_next_token?flag", "0.next_token.0.n_remain?number",
+      "3.next_token.0.n_decoded?number", "4!"}},
+    {"GET", "/slots?fail_on_no_slot=1", NULL, 200, {"0.id#0"}},
+    {"GET",
+     "/cache",
+     NULL,
+     200,
+     {"entries?list", "n_cells#1024", "n_used?number", "bytes.live?number"}},
+    {"DELETE", "/cache/99999", NULL, 404, {"error.type=not_found_error"}},
+    {"DELETE", "/cache/x", NULL, 404, {"error.type=not_found_error"}},
+    {"GET", "/cache/1", NULL, 405, {"error.code#405"}},
+    {"POST", "/slots/4?action=erase", NULL, 404, {"error.type=not_found_error"}},
+    {"POST", "/slots/-1?action=erase", NULL, 404, {"error.type=not_found_error"}},
+    {"POST", "/slots/0?action=dance", NULL, 400, {"error.param=action"}},
+    {"POST", "/slots/0", NULL, 400, {"error.param=action"}},
+    {"POST",
+     "/slots/0?action=save",
+     "{\"filename\":\"a\"}",
+     501,
+     {"error.type=not_supported_error"}},
     /* what is wrong with a request */
     {"GET", "/nothing", NULL, 404, {"error.code#404", "error.type=not_found_error"}},
     {"POST", "/v1/nothing", "{}", 404, {"error.type=not_found_error"}},
@@ -278,6 +304,45 @@ static void every_row_is_answered_as_it_says(void **state)
     }
 }
 
+/* Every line is a comment, or a name (with labels) and a number. */
+static void metrics_can_be_read(void **state)
+{
+    served *its = *state;
+    static const char *const names[] = {"llamacpp:prompt_tokens_total",
+                                        "llamacpp:prompt_seconds_total",
+                                        "llamacpp:prompt_tokens_seconds",
+                                        "llamacpp:tokens_predicted_total",
+                                        "llamacpp:tokens_predicted_seconds_total",
+                                        "llamacpp:predicted_tokens_seconds",
+                                        "llamacpp:requests_processing",
+                                        "llamacpp:requests_deferred",
+                                        "llamacpp:n_tokens_max",
+                                        "llamacpp:n_decode_total",
+                                        "llamacpp:n_busy_slots_per_decode",
+                                        "llamacpp:kv_cache_usage_ratio",
+                                        "llamacpp:kv_cache_tokens",
+                                        "cellar:prefix_hit_tokens_total{reason=\"whole\"}"};
+    http_answer a = http_ask(its, "GET", "/metrics", NULL, NULL);
+    assert_int_equal(a.status, 200);
+    assert_non_null(strstr(a.head, "text/plain; version=0.0.4"));
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char line[96];
+        snprintf(line, sizeof line, "\n%s ", names[i]);
+        if (strstr(a.body, line) == NULL) {
+            fail_msg("no %s in %s", names[i], a.body);
+        }
+    }
+    for (char *line = strtok(a.body, "\n"); line != NULL; line = strtok(NULL, "\n")) {
+        char *end;
+        const char *number = strrchr(line, ' ');
+        if (line[0] != '#') {
+            assert_non_null(number);
+            assert_true(strtod(number, &end) >= 0 && *end == '\0');
+        }
+    }
+    http_forget(&a);
+}
+
 /* ---- streams -------------------------------------------------------------------------------- */
 
 static json_t *event_of(const http_answer *answer, size_t i)
@@ -453,6 +518,7 @@ int main(void)
         cmocka_unit_test(a_stream_says_what_the_whole_says),
         cmocka_unit_test(the_older_streams_are_right_too),
         cmocka_unit_test(characters_are_whole),
+        cmocka_unit_test(metrics_can_be_read),
         cmocka_unit_test(choices_are_drawn_apart),
         cmocka_unit_test(a_stop_is_not_said),
         cmocka_unit_test(a_long_prompt_is_refused_with_numbers),

@@ -200,6 +200,72 @@ static void keys_are_asked_for(void **state)
     served_stop(&its);
 }
 
+static void write_text(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+static void a_slot_can_be_saved_and_restored(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/cellar-slots-XXXXXX", path[128];
+    assert_non_null(mkdtemp(folder));
+    served its;
+    served_options options = served_defaults();
+    options.slot_folder = folder;
+    served_start(&its, &options);
+    static const char ask[] = "{\"prompt\":\"Once upon a time there was a princess\","
+                              "\"n_predict\":8,\"temperature\":0,\"id_slot\":2}";
+    http_answer first = http_ask(&its, "POST", "/completion", NULL, ask);
+    http_answer a = http_ask(&its, "POST", "/slots/2?action=save", NULL, "{\"filename\":\"a\"}");
+    assert_int_equal(a.status, 200);
+    assert_true(json_number_at(a.json, "n_saved") > 8);
+    assert_true(json_number_at(a.json, "n_written") > 1000);
+    http_forget(&a);
+    a = http_ask(&its, "POST", "/slots/2?action=erase", NULL, NULL);
+    assert_true(json_number_at(a.json, "n_erased") > 8);
+    http_forget(&a);
+    a = http_ask(&its, "POST", "/completion", NULL, ask);
+    assert_int_equal(json_number_at(a.json, "timings.cache_n"), 0); /* it is gone */
+    http_forget(&a);
+    a = http_ask(&its, "POST", "/slots/2?action=erase", NULL, NULL);
+    http_forget(&a);
+    /* what is no slot of ours is refused, and nothing changes */
+    snprintf(path, sizeof path, "%s/noise", folder);
+    write_text(path, "this is not a session");
+    snprintf(path, sizeof path, "%s/link", folder);
+    assert_int_equal(symlink("a", path), 0);
+    static const char *const wrong[] = {"noise", "link", "../a", "none", ".hidden", "", "a/b"};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        char body[64];
+        snprintf(body, sizeof body, "{\"filename\":\"%s\"}", wrong[i]);
+        a = http_ask(&its, "POST", "/slots/1?action=restore", NULL, body);
+        assert_int_equal(a.status, 400);
+        http_forget(&a);
+    }
+    a = http_ask(&its, "POST", "/slots/1?action=save", NULL, "{\"filename\":\"link\"}");
+    assert_int_equal(a.status, 400);
+    http_forget(&a);
+    a = http_ask(&its, "POST", "/slots/1?action=restore", NULL, "{\"filename\":\"a\"}");
+    assert_int_equal(a.status, 200);
+    http_forget(&a);
+    a = http_ask(&its, "POST", "/completion", NULL, ask);
+    assert_true(json_number_at(a.json, "timings.cache_n") > 5);
+    assert_string_equal(json_text_at(a.json, "content"), json_text_at(first.json, "content"));
+    http_forget(&a);
+    http_forget(&first);
+    served_stop(&its);
+    static const char *const made[] = {"a", "noise", "link"};
+    for (size_t i = 0; i < 3; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, made[i]);
+        unlink(path);
+    }
+    assert_int_equal(rmdir(folder), 0); /* nothing else was left there */
+}
+
 /* ---- many at once --------------------------------------------------------------------------- */
 
 typedef struct client {
@@ -301,6 +367,7 @@ int main(void)
         cmocka_unit_test(what_is_no_http_harms_nobody),
         cmocka_unit_test(slow_clients_do_not_stop_others),
         cmocka_unit_test(keys_are_asked_for),
+        cmocka_unit_test(a_slot_can_be_saved_and_restored),
         cmocka_unit_test(many_clients_get_what_each_would_alone),
     };
     return cmocka_run_group_tests(tests, start_common, stop_common);

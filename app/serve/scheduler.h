@@ -27,6 +27,15 @@ typedef struct scheduler_options {
 
 typedef struct scheduler scheduler;
 
+#define SCHEDULER_REASONS 16u
+
+/* What became of prompts for which one reason was given (job_report.reason). */
+typedef struct scheduler_reason {
+    const char *name;         /* static; NULL: this and the following are not used */
+    uint64_t n;               /* choices */
+    uint64_t n_reused, n_not; /* tokens of their prompts, taken over and not */
+} scheduler_reason;
+
 /* Counted since the beginning; _seconds are of computing. */
 typedef struct scheduler_counters {
     uint64_t n_prompt;      /* prompt tokens computed */
@@ -37,6 +46,7 @@ typedef struct scheduler_counters {
     uint64_t n_most_tokens; /* most tokens that a branch ever had */
     uint64_t n_jobs, n_branches_ended, n_cancelled, n_failed, n_set_aside, n_evicted;
     double prompt_seconds, write_seconds;
+    scheduler_reason reasons[SCHEDULER_REASONS];
     uint32_t n_at_work, n_waiting; /* branches, now */
     uint32_t n_cells, n_used;      /* of the largest group, now */
     uint32_t n_retained;           /* sequences */

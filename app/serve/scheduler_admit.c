@@ -154,6 +154,20 @@ static bool has_room(scheduler *s, const branch *b)
 
 /* ---- letting in ----------------------------------------------------------------------------- */
 
+static void count_reason(scheduler *s, const branch *b)
+{
+    for (uint32_t i = 0; i < SCHEDULER_REASONS; i++) {
+        scheduler_reason *its = &s->counters.reasons[i];
+        if (its->name == NULL || strcmp(its->name, b->report.reason) == 0) {
+            its->name = b->report.reason;
+            its->n++;
+            its->n_reused += b->report.n_reused;
+            its->n_not += b->job->request.n_prompt - b->report.n_reused;
+            return;
+        }
+    }
+}
+
 /* What it takes over, and what it says of that: the first time it is admitted counts. */
 static void take_over(scheduler *s, branch *b)
 {
@@ -171,6 +185,7 @@ static void take_over(scheduler *s, branch *b)
         b->report.diverged_at = answer.diverged_at;
         b->report.wait_seconds = job_now() - b->job->made;
         s->counters.n_reused += answer.n_reused;
+        count_reason(s, b);
         s->n_first_admitted++;
     }
 }
