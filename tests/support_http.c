@@ -115,7 +115,7 @@ void served_stop(served *its)
     assert_true(scheduler_run(its->server.scheduler, check_memory, its->engine));
     scheduler_stop(its->server.scheduler);
     http_destroy(its->http);
-    scheduler_destroy(its->server.scheduler);
+    server_stop(&its->server);
     engine_destroy(its->engine);
     chat_template_destroy(its->compiled);
     chat_encoder_destroy(its->encoder);
@@ -339,4 +339,12 @@ char *http_join(const http_answer *answer, const char *place, size_t *n_events)
         free(event);
     }
     return all;
+}
+
+json_t *http_event_json(const http_answer *answer, size_t i)
+{
+    char *event = http_event(answer, i);
+    json_t *json = event != NULL ? json_loads(event, 0, NULL) : NULL;
+    free(event);
+    return json;
 }

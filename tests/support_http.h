@@ -62,6 +62,9 @@ http_answer http_receive(int socket);
 /* Event i of a stream's body, without "data: "; NULL: there are not as many. To be freed. */
 char *http_event(const http_answer *answer, size_t i);
 
+/* The same as JSON; NULL: there are not as many, or it is none. */
+json_t *http_event_json(const http_answer *answer, size_t i);
+
 /* The texts at a place of all events, put together; to be freed. *n_events: how many there are. */
 char *http_join(const http_answer *answer, const char *place, size_t *n_events);
 

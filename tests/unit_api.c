@@ -248,6 +248,57 @@ static const row rows[] = {
       "choices.0.logprobs.content.4.top_logprobs.1.logprob?number", "choices.0.logprobs.content.5!",
       "usage.completion_tokens#5", "created?number", "system_fingerprint?text",
       "model=storyteller"}},
+    {"POST",
+     "/v1/messages",
+     "{\"max_tokens\":4,\"temperature\":0,\"system\":[{\"type\":\"text\",\"text\":\"Be kind.\","
+     "\"cache_control\":{\"type\":\"ephemeral\"}}],\"messages\":[{\"role\":\"user\",\"content\":"
+     "\"A tale\"}]}",
+     200,
+     {"type=message", "role=assistant", "content.0.type=text", "content.0.text?text",
+      "stop_reason=max_tokens", "stop_sequence!", "usage.output_tokens#4",
+      "usage.input_tokens?number", "usage.cache_read_input_tokens?number",
+      "usage.cache_creation_input_tokens#0"}},
+    {"POST",
+     "/v1/messages",
+     "{\"max_tokens\":4,\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image\"}]}]}",
+     400,
+     {"type=error", "error.type=invalid_request_error", "error.param=messages[0].content"}},
+    {"POST", "/v1/messages", "{\"messages\":[],\"system\":5}", 400, {"type=error"}},
+    {"POST",
+     "/v1/messages",
+     "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"stop_sequences\":[1]}",
+     400,
+     {"error.param=stop_sequences"}},
+    {"POST",
+     "/v1/messages/count_tokens",
+     "{\"messages\":[{\"role\":\"user\",\"content\":\"A tale\"}]}",
+     200,
+     {"input_tokens?number"}},
+    {"POST",
+     "/v1/embeddings",
+     "{\"input\":\"A little dog\"}",
+     200,
+     {"object=list", "data.0.object=embedding", "data.0.index#0", "data.0.embedding.127?number",
+      "data.0.embedding.128!", "data.1!", "model=storyteller", "usage.prompt_tokens#5",
+      "usage.total_tokens#5"}},
+    {"POST",
+     "/v1/embeddings",
+     "{\"input\":[\"A\",[1,300]],\"encoding_format\":\"base64\",\"pooling\":\"last\"}",
+     200,
+     {"data.1.index#1", "data.0.embedding?text", "data.2!"}},
+    {"POST", "/v1/embeddings", "{}", 400, {"error.param=input"}},
+    {"POST", "/v1/embeddings", "{\"input\":[]}", 400, {"error.param=input"}},
+    {"POST", "/v1/embeddings", "{\"input\":[\"a\",{}]}", 400, {"error.param=input"}},
+    {"POST",
+     "/v1/embeddings",
+     "{\"input\":\"a\",\"pooling\":\"max\"}",
+     400,
+     {"error.param=pooling"}},
+    {"POST",
+     "/v1/embeddings",
+     "{\"input\":\"a\",\"encoding_format\":5}",
+     400,
+     {"error.param=encoding_format"}},
 };
 
 static bool is_kind(const json_t *value, const char *kind)
@@ -343,154 +394,6 @@ static void metrics_can_be_read(void **state)
     http_forget(&a);
 }
 
-/* ---- streams -------------------------------------------------------------------------------- */
-
-static json_t *event_of(const http_answer *answer, size_t i)
-{
-    char *event = http_event(answer, i);
-    json_t *json = event != NULL ? json_loads(event, 0, NULL) : NULL;
-    free(event);
-    return json;
-}
-
-static void a_stream_says_what_the_whole_says(void **state)
-{
-    served *its = *state;
-    static const char *const ask =
-        "\"messages\":[{\"role\":\"user\",\"content\":\"A story, please\"}],"
-        "\"max_tokens\":30,\"temperature\":0.9,\"seed\":7";
-    char body[512];
-    snprintf(body, sizeof body, "{%s}", ask);
-    http_answer whole = http_ask(its, "POST", "/v1/chat/completions", NULL, body);
-    snprintf(body, sizeof body, "{%s,\"stream\":true,\"stream_options\":{\"include_usage\":true}}",
-             ask);
-    http_answer stream = http_ask(its, "POST", "/v1/chat/completions", NULL, body);
-    assert_non_null(strstr(stream.head, "text/event-stream"));
-    size_t n;
-    char *text = http_join(&stream, "choices.0.delta.content", &n);
-    assert_string_equal(text, json_text_at(whole.json, "choices.0.message.content"));
-    assert_true(n > 10);
-    char *last = http_event(&stream, n - 1);
-    assert_string_equal(last, "[DONE]");
-    json_t *usage = event_of(&stream, n - 2), *end = event_of(&stream, n - 3),
-           *first = event_of(&stream, 0);
-    assert_string_equal(json_text_at(first, "choices.0.delta.role"), "assistant");
-    assert_string_equal(json_text_at(first, "object"), "chat.completion.chunk");
-    assert_string_equal(json_text_at(end, "choices.0.finish_reason"), "length");
-    assert_int_equal(json_array_size(json_at(usage, "choices")), 0);
-    assert_int_equal(json_number_at(usage, "usage.completion_tokens"), 30);
-    /* the second time all but the last token of the prompt was there */
-    assert_int_equal(json_number_at(usage, "usage.prompt_tokens_details.cached_tokens"),
-                     json_number_at(usage, "usage.prompt_tokens") - 1);
-    assert_string_equal(json_text_at(usage, "cellar.reason"), "whole");
-    assert_string_equal(json_text_at(usage, "cellar.source"), "live");
-    json_decref(usage);
-    json_decref(end);
-    json_decref(first);
-    free(last);
-    free(text);
-    http_forget(&whole);
-    http_forget(&stream);
-}
-
-static void the_older_streams_are_right_too(void **state)
-{
-    served *its = *state;
-    size_t n;
-    http_answer a = http_ask(its, "POST", "/completion", NULL,
-                             "{\"prompt\":\"Once upon a time\",\"n_predict\":6,\"temperature\":0,"
-                             "\"stream\":true,\"return_progress\":true}");
-    char *text = http_join(&a, "content", &n);
-    assert_string_equal(text, ", there was a little boy");
-    json_t *last = event_of(&a, n - 1), *first = event_of(&a, 0);
-    assert_true(json_is_true(json_at(last, "stop")));
-    assert_int_equal(json_number_at(last, "tokens_predicted"), 6);
-    assert_int_equal(json_number_at(first, "prompt_progress.total"), 5);
-    assert_int_equal(json_number_at(first, "prompt_progress.processed"), 5);
-    json_decref(last);
-    json_decref(first);
-    free(text);
-    http_forget(&a);
-    a = http_ask(its, "POST", "/v1/completions", NULL,
-                 "{\"prompt\":\"Once upon a time\",\"max_tokens\":6,\"temperature\":0,"
-                 "\"stream\":true}");
-    text = http_join(&a, "choices.0.text", &n);
-    assert_string_equal(text, ", there was a little boy");
-    free(text);
-    last = event_of(&a, n - 2);
-    assert_string_equal(json_text_at(last, "choices.0.finish_reason"), "length");
-    assert_true(json_is_object(json_at(last, "timings")));
-    json_decref(last);
-    http_forget(&a);
-}
-
-/* Every event of a stream is valid JSON, so valid UTF-8, also where tokens end inside characters. */
-static void characters_are_whole(void **state)
-{
-    served *its = *state;
-    /* the bytes of U+00E9 one by one, again and again: biases let the model write nothing else */
-    http_answer a =
-        http_ask(its, "POST", "/completion", NULL,
-                 "{\"prompt\":\"caf\",\"n_predict\":9,\"temperature\":0,\"stream\":true,"
-                 "\"repeat_penalty\":1000,\"repeat_last_n\":1,"
-                 "\"logit_bias\":[[198,500],[172,499]]}");
-    size_t n;
-    char *text = http_join(&a, "content", &n);
-    assert_string_equal(text, "\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xEF\xBF\xBD");
-    free(text);
-    http_forget(&a);
-}
-
-static void choices_are_drawn_apart(void **state)
-{
-    served *its = *state;
-    http_answer a = http_ask(its, "POST", "/v1/chat/completions", NULL,
-                             "{\"messages\":[{\"role\":\"user\",\"content\":\"Three stories\"}],"
-                             "\"max_tokens\":20,\"temperature\":1,\"seed\":3,\"n\":3}");
-    assert_int_equal(json_array_size(json_at(a.json, "choices")), 3);
-    assert_string_not_equal(json_text_at(a.json, "choices.0.message.content"),
-                            json_text_at(a.json, "choices.1.message.content"));
-    http_answer b = http_ask(its, "POST", "/v1/chat/completions", NULL,
-                             "{\"messages\":[{\"role\":\"user\",\"content\":\"Three stories\"}],"
-                             "\"max_tokens\":20,\"temperature\":1,\"seed\":5}");
-    assert_string_equal(json_text_at(a.json, "choices.2.message.content"),
-                        json_text_at(b.json, "choices.0.message.content"));
-    http_forget(&a);
-    http_forget(&b);
-}
-
-static void a_stop_is_not_said(void **state)
-{
-    served *its = *state;
-    http_answer a = http_ask(its, "POST", "/v1/completions", NULL,
-                             "{\"prompt\":\"Once upon a time\",\"max_tokens\":30,\"temperature\":0,"
-                             "\"stop\":[\"xyz\",\"little b\"]}");
-    assert_string_equal(json_text_at(a.json, "choices.0.text"), ", there was a ");
-    assert_string_equal(json_text_at(a.json, "choices.0.finish_reason"), "stop");
-    http_forget(&a);
-}
-
-static void a_long_prompt_is_refused_with_numbers(void **state)
-{
-    served *its = *state;
-    char *body = malloc(20000);
-    strcpy(body, "{\"prompt\":[1");
-    for (int i = 0; i < 1500; i++) {
-        strcat(body, ",300");
-    }
-    strcat(body, "]}");
-    http_answer a = http_ask(its, "POST", "/v1/completions", NULL, body);
-    assert_int_equal(a.status, 400);
-    assert_string_equal(json_text_at(a.json, "error.type"), "exceed_context_size_error");
-    assert_int_equal(json_number_at(a.json, "error.n_prompt_tokens"), 1501);
-    assert_int_equal(json_number_at(a.json, "error.n_ctx"), 1024);
-    assert_string_equal(json_text_at(a.json, "error.message"),
-                        "request (1501 tokens) exceeds the available context size (1024 tokens), "
-                        "try increasing it");
-    http_forget(&a);
-    free(body);
-}
-
 /* ---- all -------------------------------------------------------------------------------------- */
 
 static served common;
@@ -515,13 +418,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_row_is_answered_as_it_says),
-        cmocka_unit_test(a_stream_says_what_the_whole_says),
-        cmocka_unit_test(the_older_streams_are_right_too),
-        cmocka_unit_test(characters_are_whole),
         cmocka_unit_test(metrics_can_be_read),
-        cmocka_unit_test(choices_are_drawn_apart),
-        cmocka_unit_test(a_stop_is_not_said),
-        cmocka_unit_test(a_long_prompt_is_refused_with_numbers),
     };
     return cmocka_run_group_tests(tests, start_common, stop_common);
 }

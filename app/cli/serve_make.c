@@ -238,7 +238,7 @@ void serve_free(serve_parts *p)
         scheduler_stop(p->server.scheduler); /* nobody waits for it any more */
     }
     http_destroy(p->http);
-    scheduler_destroy(p->server.scheduler);
+    server_stop(&p->server);
     engine_destroy(p->engine);
     chat_template_destroy(p->compiled);
     chat_encoder_destroy(p->encoder);

@@ -18,7 +18,6 @@
 
 #define MOST_STOPS 64u
 #define MOST_STOP_BYTES 4096u
-#define MOST_PROBABILITIES 100
 #define LONGEST_REPEAT (1 << 20)
 
 static cellar_status no_memory(cellar_error *error)
@@ -97,7 +96,7 @@ static cellar_status read_biases(const server *s, fields *f, job_request *out, c
 
 /* ---- stops ---------------------------------------------------------------------------------- */
 
-cellar_status completion_request_stop(job_request *out, const char *stop, cellar_error *error)
+static cellar_status add_stop(job_request *out, const char *stop, cellar_error *error)
 {
     if (*stop == '\0') {
         return CELLAR_OK;
@@ -115,8 +114,8 @@ cellar_status completion_request_stop(job_request *out, const char *stop, cellar
     return CELLAR_OK;
 }
 
-/* A text, or a list of texts. */
-static cellar_status read_stops(fields *f, const char *name, job_request *out, cellar_error *error)
+cellar_status completion_request_stops(fields *f, const char *name, job_request *out,
+                                       cellar_error *error)
 {
     const json_t *stops = fields_get(f, name);
     const bool is_list = json_is_array(stops);
@@ -134,7 +133,7 @@ static cellar_status read_stops(fields *f, const char *name, job_request *out, c
         } else if (json_string_length(its) > MOST_STOP_BYTES) {
             fields_wrong(f, name, "texts of at most %u bytes", MOST_STOP_BYTES);
         } else {
-            status = completion_request_stop(out, json_string_value(its), error);
+            status = add_stop(out, json_string_value(its), error);
         }
     }
     return status;
@@ -231,7 +230,7 @@ cellar_status completion_request_read(server *s, const http_request *request, fi
     if (status == CELLAR_OK) {
         status = read_biases(s, f, out, error);
     }
-    return status == CELLAR_OK ? read_stops(f, "stop", out, error) : status;
+    return status == CELLAR_OK ? completion_request_stops(f, "stop", out, error) : status;
 }
 
 /* ---- prompts -------------------------------------------------------------------------------- */

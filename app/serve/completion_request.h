@@ -27,7 +27,8 @@ cellar_status completion_request_prompt(const server *s, fields *f, const char *
                                         const json_t *prompt, job_request *out,
                                         cellar_error *error);
 
-/* Add a stop, if it is not empty. CELLAR_NO_MEMORY. */
-cellar_status completion_request_stop(job_request *out, const char *stop, cellar_error *error);
+/* Add stops: a text or a list of texts. What is wrong is in *f. CELLAR_NO_MEMORY. */
+cellar_status completion_request_stops(fields *f, const char *name, job_request *out,
+                                       cellar_error *error);
 
 #endif /* APP_COMPLETION_REQUEST_H */

@@ -4,8 +4,9 @@
  * Of several replies the first one counts, so an error can be made anywhere without looking whether
  * something was said already. A reply for which there is no memory is no reply, and the connection is closed.
  */
-#define _POSIX_C_SOURCE 200809L
+#define _GNU_SOURCE /* POLLRDHUP */
 
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,6 +49,12 @@ const char *http_query(const http_request *r, const char *name)
 int http_socket(const http_request *r)
 {
     return r->socket;
+}
+
+bool http_is_gone(const http_request *r)
+{
+    struct pollfd look = {.fd = r->socket, .events = POLLRDHUP};
+    return poll(&look, 1, 0) > 0;
 }
 
 size_t http_key(const http_request *r)
@@ -128,6 +135,9 @@ void http_reply_error(http_request *r, unsigned status, const char *type, const 
     (void)!json_object_update(error, more);
     json_decref(more);
     json_t *body = json_pack("{s:o}", "error", error);
+    if (strncmp(r->path, "/v1/messages", 12) == 0) { /* as that API has it */
+        (void)!json_object_set_new(body, "type", json_string("error"));
+    }
     char *text = body != NULL ? json_dumps(body, JSON_COMPACT) : NULL;
     json_decref(body);
     http_note(r, "%.200s", message);

@@ -26,6 +26,10 @@ const http_route server_routes[] = {
     {"POST", "/v1/completions", api_completions, false},
     {"POST", "/v1/chat/completions", api_chat_completions, false},
     {"POST", "/chat/completions", api_chat_completions, false},
+    {"POST", "/v1/messages", api_messages, false},
+    {"POST", "/v1/messages/count_tokens", api_count_messages, false},
+    {"POST", "/v1/embeddings", api_embeddings, false},
+    {"POST", "/embeddings", api_embeddings, false},
     {"POST", "/v1/chat/completions/input_tokens", api_count_chat, false},
 };
 

@@ -39,7 +39,20 @@ cellar_status server_start(server *s, uint32_t n_chunk, uint32_t n_queue, cellar
     s->started = (int64_t)time(NULL);
     s->id_seed = server_fresh_seed() << 32 ^ (uint64_t)s->started;
     atomic_init(&s->next_id, 0);
-    return scheduler_create(&options, &s->scheduler, error);
+    cellar_status status = scheduler_create(&options, &s->scheduler, error);
+    if (status == CELLAR_OK) {
+        pthread_mutex_init(&s->embedding, NULL);
+    }
+    return status;
+}
+
+void server_stop(server *s)
+{
+    if (s->scheduler != NULL) {
+        scheduler_destroy(s->scheduler);
+        pthread_mutex_destroy(&s->embedding);
+        s->scheduler = NULL;
+    }
 }
 
 void server_new_id(server *s, const char *prefix, char id[SERVER_ID_BYTES])

@@ -36,7 +36,8 @@ typedef struct server {
 
     /* Its own. */
     scheduler *scheduler;
-    int64_t started; /* seconds since 1970 */
+    pthread_mutex_t embedding; /* one text at a time */
+    int64_t started;           /* seconds since 1970 */
     atomic_uint_fast64_t next_id;
     uint64_t id_seed;
 } server;
@@ -46,6 +47,8 @@ extern const size_t n_server_routes;
 
 /* Start the scheduler. n_chunk and n_queue as in scheduler_options. */
 cellar_status server_start(server *s, uint32_t n_chunk, uint32_t n_queue, cellar_error *error);
+
+void server_stop(server *s); /* after the last connection; a server that never started too */
 
 /* For http_options.log. */
 void server_log(server *s, const http_request *request, unsigned status, double seconds);
