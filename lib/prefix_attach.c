@@ -134,18 +134,18 @@ static void count(cellar_library *library, const cellar_prefix *told, uint32_t n
 
 /* The new sequence has an entry; fill it, and say what became of it. */
 static cellar_status fill(cellar_library *library, const cl_prefix_notes *key,
-                          cl_prefix_entry *entry, cl_prefix_prompt prompt, cellar_prefix *out,
-                          cellar_error *error)
+                          cl_prefix_entry *entry, cellar_seq seq, cl_prefix_prompt prompt,
+                          cellar_prefix *out, cellar_error *error)
 {
     cl_prefix_answer answer;
     obstacle in_the_way = {0, CELLAR_PREFIX_WHOLE};
     library->attempt++;
-    entry->tried = library->attempt; /* nothing can be taken from itself */
-    cellar_status status = take_best(library, key, entry->seq, prompt, &answer, &in_the_way, error);
+    entry->n_guards++;
+    cellar_status status = take_best(library, key, seq, prompt, &answer, &in_the_way, error);
+    entry->n_guards--;
     library->attempt++;
     if (status != CELLAR_OK) return status;
     cellar_prefix *told = &answer.told;
-    entry->n_ready = told->reused;
     if (told->reused == 0) {
         told->source = CELLAR_PREFIX_FROM_NOWHERE;
         told->entry = 0;
@@ -153,6 +153,9 @@ static cellar_status fill(cellar_library *library, const cl_prefix_notes *key,
     told->reason = in_the_way.worth > told->reused
                        ? in_the_way.reason
                        : cl_prefix_find_reason(library, key, prompt, &answer, told->reused);
+    entry->seq = seq;
+    entry->is_running = true;
+    entry->n_ready = told->reused;
     cl_prefix_entries_touch(library, entry);
     count(library, told, prompt.n);
     *out = *told;
@@ -166,7 +169,7 @@ static cellar_status check_prompt(const cellar_library *library, const cellar_to
     if (!out) CL_FAIL(error, CELLAR_INVALID, -1, "out is NULL");
     if (n > 0 && !tokens) CL_FAIL(error, CELLAR_INVALID, -1, "tokens is NULL");
     if (n > INT32_MAX) CL_FAIL(error, CELLAR_INVALID, n, "%u tokens have no positions", n);
-    return CELLAR_OK;
+    return cl_prefix_entries_check_tokens(tokens, n, error);
 }
 
 static cl_prefix_prompt prompt_of(const cellar_token *tokens, uint32_t n, uint32_t most)
@@ -227,9 +230,7 @@ cellar_status cellar_library_attach(cellar_library *library, const cellar_prefix
     cellar_status status = cl_prefix_entries_add(library, &notes, tokens, n_tokens, &entry, error);
     if (best.entry) best.entry->n_guards--;
     if (status == CELLAR_OK) {
-        entry->seq = seq;
-        entry->is_running = true;
-        status = fill(library, &notes, entry, prompt, out, error);
+        status = fill(library, &notes, entry, seq, prompt, out, error);
         if (status != CELLAR_OK) cl_prefix_entries_remove(library, entry);
     }
     cl_prefix_notes_free(&notes, &alloc);

@@ -141,6 +141,18 @@ static void settle_space(cellar_library *library, cl_prefix_space *space)
     cl_prefix_space_destroy(space, &library->index);
 }
 
+/* ---- tokens ----------------------------------------------------------------------------------- */
+
+cellar_status cl_prefix_entries_check_tokens(const cellar_token *tokens, uint32_t n,
+                                             cellar_error *error)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (tokens[i] < 0)
+            CL_FAIL(error, CELLAR_INVALID, i, "token %u is %d, unknown: it cannot be looked up", i,
+                    (int)tokens[i]);
+    return CELLAR_OK;
+}
+
 /* ---- adding ----------------------------------------------------------------------------------- */
 
 /* Room was refused: why, if nothing can be forgotten for it. */

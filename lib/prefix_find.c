@@ -68,6 +68,12 @@ static void look_at(const cellar_library *library, cl_prefix_answer *answer,
     answer->entry = entry;
 }
 
+/* The new sequence is in the index before it holds anything. */
+static bool is_being_made(const cl_prefix_entry *entry)
+{
+    return entry->seq < 0 && !entry->blob && entry->file == 0;
+}
+
 void cl_prefix_find(const cellar_library *library, const cl_prefix_notes *key,
                     cl_prefix_prompt prompt, cl_prefix_answer *answer)
 {
@@ -79,6 +85,7 @@ void cl_prefix_find(const cellar_library *library, const cl_prefix_notes *key,
     cl_prefix_walk walk = cl_prefix_walk_begin(&answer->space->index, prompt.tokens, prompt.n);
     uint32_t common, longest = 0;
     for (cl_prefix_text *text; (text = cl_prefix_walk_next(&walk, &common));) {
+        if (is_being_made((const cl_prefix_entry *)text)) continue;
         if (longest == 0) longest = common;
         if (common == longest) note_difference(answer, prompt, text, common);
         uint32_t most = common < prompt.most ? common : prompt.most;

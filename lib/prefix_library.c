@@ -182,6 +182,7 @@ cellar_status cellar_library_extend(cellar_library *library, cellar_seq seq,
         CL_FAIL(error, CELLAR_INVALID, seq,
                 "sequence %d was about to read %u tokens more, not %u: say which", (int)seq,
                 entry->text.n - entry->n_ready, n_tokens);
+    if (tokens) CL_TRY(cl_prefix_entries_check_tokens(tokens, n_tokens, error));
     CL_TRY(check_held(library, seq, n, error));
     uint32_t known = entry->n_ready; /* tokens that are as they were noted */
     if (tokens)

@@ -84,6 +84,10 @@ cellar_status cl_prefix_entries_add(cellar_library *library, const cl_prefix_not
 /* Take an entry that is in no place out of the index. */
 void cl_prefix_entries_remove(cellar_library *library, cl_prefix_entry *entry);
 
+/* Unknown tokens (below 0) agree with nothing, so they cannot be looked up. CELLAR_INVALID. */
+cellar_status cl_prefix_entries_check_tokens(const cellar_token *tokens, uint32_t n,
+                                             cellar_error *error);
+
 /* Room for n tokens. As cl_prefix_entries_add. */
 cellar_status cl_prefix_entries_reserve(cellar_library *library, cl_prefix_entry *entry, uint64_t n,
                                         cellar_error *error);
