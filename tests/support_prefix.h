@@ -22,7 +22,7 @@ typedef enum world_kind {
     WORLD_KINDS
 } world_kind;
 
-enum { WORLD_WINDOW_SIZE = 8, WORLD_MOST = 512 };
+enum { WORLD_WINDOW_SIZE = 8, WORLD_MOST = 600 };
 
 typedef struct world {
     small_memory small;
