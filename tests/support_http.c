@@ -86,7 +86,7 @@ void served_start(served *its, const served_options *o)
     s->n_predict = -1;
     s->n_slots = o->n_slots;
     s->n_context = o->n_cells;
-    s->shares_prefixes = o->shares_prefixes;
+    s->reuse = o->reuse;
     s->shows_slots = s->shows_metrics = true;
     s->slot_folder = o->slot_folder;
     must(server_start(s, 16, o->n_queue, &error), &error);
@@ -106,13 +106,15 @@ void served_start(served *its, const served_options *o)
 
 static void check_memory(void *context)
 {
+    const served *its = context;
     cellar_error error;
-    must(cellar_check(engine_memory(context), &error), &error);
+    must(cellar_check(engine_memory(its->engine), &error), &error);
+    must(reuse_check(scheduler_reuse(its->server.scheduler), &error), &error);
 }
 
 void served_stop(served *its)
 {
-    assert_true(scheduler_run(its->server.scheduler, check_memory, its->engine));
+    assert_true(scheduler_run(its->server.scheduler, check_memory, its));
     scheduler_stop(its->server.scheduler);
     http_destroy(its->http);
     server_stop(&its->server);

@@ -32,7 +32,7 @@ typedef struct served_options {
     uint32_t n_connections;
     const char *format; /* of conversations; NULL: none */
     bool has_keys;      /* "first" and "second" */
-    bool shares_prefixes;
+    reuse_options reuse;
     const char *slot_folder;
 } served_options;
 

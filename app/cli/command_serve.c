@@ -34,6 +34,8 @@ static serve_options default_options(void)
                            .request_seconds = 60,
                            .grace_seconds = 30,
                            .checkpoint_mib = 64,
+                           .cache_ram_mib = 1024,
+                           .cache_disk_mib = 8192,
                            .memory = memory_options_defaults(),
                            .sampling = sampling_options_defaults()};
 }
@@ -63,6 +65,9 @@ static options_result parse(int argc, char **argv, serve_options *o, cellar_erro
         option_text(0, "slot-save-path", &o->slot_folder),
         option_flag(0, "metrics", &o->has_metrics),
         option_flag(0, "no-slots", &o->no_slots),
+        option_integer(0, "cache-ram", &o->cache_ram_mib, 0, 1 << 24),
+        option_text(0, "cache-dir", &o->cache_folder),
+        option_integer(0, "cache-disk", &o->cache_disk_mib, 1, 1 << 30),
         option_flag(0, "share-prefixes", &o->shares_prefixes),
         MEMORY_OPTIONS(&o->memory),
         SAMPLING_OPTIONS(&o->sampling),

@@ -13,11 +13,11 @@
 #include "serve/server.h"
 
 typedef struct serve_options {
-    const char *model, *cpu, *format, *alias, *host, *key, *key_file, *slot_folder;
+    const char *model, *cpu, *format, *alias, *host, *key, *key_file, *slot_folder, *cache_folder;
     memory_options memory;
     sampling_options sampling;
     int64_t port, n_slots, n_context, n_predict, n_chunk, n_queue, n_connections, max_body_mib,
-        request_seconds, grace_seconds, checkpoint_mib;
+        request_seconds, grace_seconds, checkpoint_mib, cache_ram_mib, cache_disk_mib;
     uint32_t cpu_mask;
     bool no_mmap, shares_prefixes, no_slots, logs_json, is_quiet, has_metrics;
 } serve_options;

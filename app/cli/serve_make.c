@@ -190,7 +190,10 @@ static cellar_status start_server(serve_parts *p, cellar_error *error)
     s->n_predict = o->n_predict;
     s->n_slots = (uint32_t)o->n_slots;
     s->n_context = o->n_context > 0 && o->n_context < n_cells ? (uint32_t)o->n_context : n_cells;
-    s->shares_prefixes = o->shares_prefixes;
+    s->reuse = (reuse_options){.ram_bytes = (uint64_t)o->cache_ram_mib << 20,
+                               .folder = o->cache_folder,
+                               .disk_bytes = (uint64_t)o->cache_disk_mib << 20,
+                               .shares_between_keys = o->shares_prefixes};
     s->shows_slots = !o->no_slots;
     s->shows_metrics = o->has_metrics;
     s->logs = !o->is_quiet;

@@ -50,7 +50,7 @@ static void read_chunk(void *context)
                               ? engine_ubatch(r->server->engine)
                               : CHUNK;
     if (r->entry == NULL) {
-        r->status = reuse_open(index, "", &r->entry, &r->error);
+        r->status = reuse_name(index, &r->entry, &r->error);
         if (r->status != CELLAR_OK) {
             return;
         }
@@ -67,10 +67,11 @@ static void read_chunk(void *context)
     batch.n_tokens = n;
     batch.tokens = r->tokens + r->n_read;
     batch.seqs = r->seqs;
-    do {
-        r->status = engine_embed(r->server->engine, &batch, r->takes_last ? &last : r->wanted,
-                                 n_wanted, r->rows, &r->error);
-    } while (r->status == CELLAR_FULL && reuse_evict(index));
+    const uint32_t *wanted = r->takes_last ? &last : r->wanted;
+    r->status = engine_embed(r->server->engine, &batch, wanted, n_wanted, r->rows, &r->error);
+    if (r->status == CELLAR_FULL && reuse_makes_fit(index, &batch)) {
+        r->status = engine_embed(r->server->engine, &batch, wanted, n_wanted, r->rows, &r->error);
+    }
     if (r->status == CELLAR_OK) {
         r->n_read += n;
         add_rows(r, n_wanted);

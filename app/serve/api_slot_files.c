@@ -3,7 +3,7 @@
  *
  * What a slot holds is the sequence that was retained in it last. Saving writes it to a session file in the folder
  * that the server was given, under a plain name; the library neither follows nor replaces links. The file says whose
- * it is (the number of the key and the salt), and is restored for the same owner only. A file that is damaged or of
+ * it is (a hash of the key, and the salt), and is restored for the same owner only. A file that is damaged or of
  * another model is refused, and nothing changes.
  *
  * All of it runs on the scheduler's thread: whoever writes at the time waits for the disk.
@@ -22,13 +22,14 @@
 #include "serve/server.h"
 
 #define LONGEST_NAME 200u
-#define N_FACTS (FINGERPRINT_FACTS + 1)
+#define N_FACTS (FINGERPRINT_FACTS + 2)
 
 typedef struct slot_errand {
     server *server;
     uint32_t slot;
     const char *path;
-    char owner[64];
+    char owner[SERVER_OWNER_BYTES];
+    const char *salt; /* NULL: none */
     fingerprint who;
     cellar_note facts[N_FACTS];
     bool is_busy;
@@ -39,10 +40,12 @@ typedef struct slot_errand {
     cellar_error error;
 } slot_errand;
 
-static reuse_entry *own_entry(const slot_errand *e)
+/* What was retained there last, if it is this owner's. */
+static uint64_t own_entry(const slot_errand *e, cellar_entry *out)
 {
-    reuse_entry *entry = scheduler_slot_entry(e->server->scheduler, e->slot);
-    return entry != NULL && strcmp(entry->owner, e->owner) == 0 ? entry : NULL;
+    const reuse *r = scheduler_reuse(e->server->scheduler);
+    const uint64_t entry = reuse_in_slot(r, e->slot, out);
+    return entry != 0 && reuse_is_owners(r, out, e->owner) ? entry : 0;
 }
 
 /* Is somebody at work there? */
@@ -59,67 +62,103 @@ static void make_facts(slot_errand *e)
 {
     fingerprint_make(engine_model(e->server->engine), &e->who);
     memcpy(e->facts, e->who.facts, sizeof e->who.facts);
+    const char *salt = e->salt != NULL ? e->salt : "";
     e->facts[FINGERPRINT_FACTS] = (cellar_note){"server.owner", e->owner, strlen(e->owner)};
+    e->facts[FINGERPRINT_FACTS + 1] = (cellar_note){"server.salt", salt, strlen(salt)};
 }
 
 /* ---- on the scheduler's thread -------------------------------------------------------------- */
 
-static void save(void *context)
+/* Write down what a sequence holds. */
+static cellar_status write_session(slot_errand *e, cellar_seq seq, const cellar_token *tokens,
+                                   size_t n)
 {
-    slot_errand *e = context;
-    const reuse_entry *entry = look_whether_busy(e) ? NULL : own_entry(e);
-    if (entry == NULL) {
-        e->status = report(&e->error, CELLAR_NOT_FOUND, -1, "the slot holds nothing to save");
-        return;
-    }
-    const double start = job_now();
-    const cellar_log log = {entry->seq, (uint32_t)entry->n, entry->tokens};
+    const cellar_log log = {seq, (uint32_t)n, tokens};
     cellar_save_options options = cellar_save_options_init();
-    options.sequences = &entry->seq;
+    options.sequences = &seq;
     options.n_sequences = 1;
     options.facts = e->facts;
     options.n_facts = N_FACTS;
     options.logs = &log;
     options.n_logs = 1;
-    e->n_tokens = entry->n;
-    e->status = cellar_save_session(engine_memory(e->server->engine), &options, e->path, &e->error);
-    struct stat its;
-    e->n_bytes = e->status == CELLAR_OK && stat(e->path, &its) == 0 ? (uint64_t)its.st_size : 0;
+    return cellar_save_session(engine_memory(e->server->engine), &options, e->path, &e->error);
+}
+
+/* A fork of what is retained is saved: so it does not matter where that is. */
+static void save(void *context)
+{
+    slot_errand *e = context;
+    reuse *r = scheduler_reuse(e->server->scheduler);
+    cellar_entry its;
+    if (look_whether_busy(e)) {
+        return;
+    }
+    if (own_entry(e, &its) == 0 || its.n_tokens == 0) {
+        e->status = report(&e->error, CELLAR_NOT_FOUND, -1, "the slot holds nothing to save");
+        return;
+    }
+    const double start = job_now();
+    const size_t n = its.n_tokens;
+    cellar_token *tokens = malloc(n * sizeof *tokens);
+    reuse_entry *entry = NULL;
+    reuse_answer answer = {.n_reused = 0};
+    if (tokens == NULL) {
+        e->status = report(&e->error, CELLAR_NO_MEMORY, -1, "no memory for %zu tokens", n);
+    } else {
+        memcpy(tokens, its.tokens, n * sizeof *tokens);
+        e->status = reuse_begin(r, e->owner, e->salt, tokens, n, n, &entry, &answer, &e->error);
+    }
+    if (e->status == CELLAR_OK && answer.n_reused == 0) {
+        e->status = report(&e->error, CELLAR_NOT_FOUND, -1, "the slot holds nothing to save");
+    }
+    if (e->status == CELLAR_OK) {
+        e->status = write_session(e, entry->seq, tokens, answer.n_reused);
+    }
+    if (entry != NULL) {
+        reuse_drop(r, entry);
+    }
+    free(tokens);
+    struct stat file;
+    e->n_tokens = answer.n_reused;
+    e->n_bytes = e->status == CELLAR_OK && stat(e->path, &file) == 0 ? (uint64_t)file.st_size : 0;
     e->seconds = job_now() - start;
 }
 
-/* Load the only sequence of a session into `entry`, whose tokens become those of its log. */
-static cellar_status load(slot_errand *e, const cellar_session *session, reuse_entry *entry)
+/* The only sequence of a session of ours. */
+static cellar_status look_into(slot_errand *e, const cellar_session *session,
+                               cellar_session_sequence *out)
 {
-    cellar_memory *memory = engine_memory(e->server->engine);
     cellar_session_info info;
-    cellar_session_sequence its;
     cellar_status status = cellar_describe_session(session, &info, &e->error);
     if (status == CELLAR_OK && info.n_sequences != 1) {
         return report(&e->error, CELLAR_MISMATCH, -1, "the file is not one of a slot");
     }
     if (status == CELLAR_OK) {
-        status = cellar_get_session_sequence(session, 0, &its, &e->error);
+        status = cellar_get_session_sequence(session, 0, out, &e->error);
     }
-    if (status != CELLAR_OK) {
-        return status;
-    }
-    if (its.pos_max < 0 || its.n_tokens != (uint32_t)its.pos_max + 1) {
+    if (status == CELLAR_OK && (out->pos_max < 0 || out->n_tokens != (uint32_t)out->pos_max + 1)) {
         return report(&e->error, CELLAR_MISMATCH, -1, "the file does not say what was read");
     }
+    e->n_bytes = info.bytes;
+    return status;
+}
+
+/* Load it into a sequence that holds nothing. */
+static cellar_status load(slot_errand *e, const cellar_session *session,
+                          const cellar_session_sequence *its, const reuse_entry *entry)
+{
+    cellar_memory *memory = engine_memory(e->server->engine);
     cellar_load_options options = cellar_load_options_init();
-    options.sequences = &its.seq;
+    options.sequences = &its->seq;
     options.as = &entry->seq;
     options.n_sequences = 1;
     options.facts = e->facts;
     options.n_facts = N_FACTS;
-    do {
+    cellar_status status = cellar_load_session(memory, session, &options, &e->error);
+    if (status == CELLAR_FULL &&
+        reuse_makes_room(scheduler_reuse(e->server->scheduler), e->owner, e->salt, its->tokens,
+                         its->n_tokens, its->n_tokens)) {
         status = cellar_load_session(memory, session, &options, &e->error);
-    } while (status == CELLAR_FULL && reuse_evict(scheduler_reuse(e->server->scheduler)));
-    if (status == CELLAR_OK) {
-        reuse_set(entry, (cellar_token *)(uintptr_t)its.tokens, its.n_tokens);
-        e->n_tokens = its.n_tokens;
-        e->n_bytes = info.bytes;
     }
     return status;
 }
@@ -133,16 +172,24 @@ static void restore(void *context)
     }
     const double start = job_now();
     cellar_session *session = NULL;
+    cellar_session_sequence its;
     reuse_entry *entry = NULL;
+    reuse_answer answer;
     e->status = cellar_open_session(e->path, NULL, &session, &e->error);
     if (e->status == CELLAR_OK) {
-        e->status = reuse_open(r, e->owner, &entry, &e->error);
+        e->status = look_into(e, session, &its);
     }
     if (e->status == CELLAR_OK) {
-        e->status = load(e, session, entry);
+        e->status = reuse_begin(r, e->owner, e->salt, its.tokens, its.n_tokens, 0, &entry, &answer,
+                                &e->error);
     }
     if (e->status == CELLAR_OK) {
-        reuse_retain(r, entry, e->slot); /* copies the session's tokens */
+        e->status = load(e, session, &its, entry);
+    }
+    if (e->status == CELLAR_OK) {
+        e->n_tokens = its.n_tokens;
+        reuse_tell(r, entry, its.tokens, its.n_tokens);
+        reuse_retain(r, entry, e->slot);
     } else if (entry != NULL) {
         reuse_drop(r, entry);
     }
@@ -153,10 +200,11 @@ static void restore(void *context)
 static void erase(void *context)
 {
     slot_errand *e = context;
-    reuse_entry *entry = look_whether_busy(e) ? NULL : own_entry(e);
-    if (entry != NULL) {
-        e->n_tokens = entry->n;
-        reuse_drop(scheduler_reuse(e->server->scheduler), entry);
+    cellar_entry its;
+    const uint64_t entry = look_whether_busy(e) ? 0 : own_entry(e, &its);
+    if (entry != 0) {
+        e->n_tokens = its.n_tokens;
+        e->status = reuse_forget(scheduler_reuse(e->server->scheduler), entry, &e->error);
     }
 }
 
@@ -232,17 +280,12 @@ static void save_or_restore(server *s, http_request *request, slot_errand *e, bo
     if (name == NULL || !is_plain_name(json_string_value(name))) {
         fields_wrong(&f, "filename", "the name of a file, without a folder");
     }
-    if (json_string_length(salt) > 24) {
-        fields_wrong(&f, "cache_salt", "at most 24 bytes here");
-    }
     if (!server_refuse_fields(request, &f)) {
         const size_t room = strlen(s->slot_folder) + json_string_length(name) + 2;
         char *path = malloc(room);
         if (path != NULL) {
             snprintf(path, room, "%s/%s", s->slot_folder, json_string_value(name));
-            snprintf(e->owner, sizeof e->owner, "%zu:%s",
-                     s->shares_prefixes ? (size_t)0 : http_key(request),
-                     salt != NULL ? json_string_value(salt) : "");
+            e->salt = salt != NULL ? json_string_value(salt) : NULL;
             e->path = path;
             make_facts(e);
             run(request, e, saves ? save : restore);
@@ -260,7 +303,7 @@ void api_slot_action(server *s, http_request *request)
     if (!read_slot(s, request, &e.slot)) {
         return;
     }
-    snprintf(e.owner, sizeof e.owner, "%zu:", s->shares_prefixes ? (size_t)0 : http_key(request));
+    server_owner(request, e.owner);
     if (action != NULL && strcmp(action, "save") == 0) {
         save_or_restore(s, request, &e, true);
     } else if (action != NULL && strcmp(action, "restore") == 0) {

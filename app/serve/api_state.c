@@ -99,11 +99,24 @@ static void say_own_names(const page_text *p, const scheduler_counters *c)
     say(p, "cellar:answers_failed_total", "counter", "Of these, failed.", (double)c->n_failed);
     say(p, "cellar:set_aside_total", "counter", "Times that an answer had to make room.",
         (double)c->n_set_aside);
-    say(p, "cellar:evictions_total", "counter", "Times that something retained was given up.",
-        (double)c->n_evicted);
+    say(p, "cellar:evictions_total", "counter", "Sequences moved out of the cells.",
+        (double)c->library.n_evicted);
+    say(p, "cellar:lost_total", "counter", "Sequences that had nowhere to go.",
+        (double)c->library.n_lost);
+    say(p, "cellar:damaged_total", "counter", "Stored sequences that were not what they should be.",
+        (double)c->library.n_damaged);
+    say(p, "cellar:store_failures_total", "counter", "Stored sequences not written or not read.",
+        (double)c->library.n_failures);
     say(p, "cellar:cells_total", "gauge", "Cells of the largest group.", c->n_cells);
     say(p, "cellar:cells_used", "gauge", "Of these, held.", c->n_used);
-    say(p, "cellar:sequences_retained", "gauge", "Sequences that nobody works in.", c->n_retained);
+    say(p, "cellar:sequences_retained", "gauge", "Sequences in the cells that nobody works in.",
+        c->library.n_retained);
+    say(p, "cellar:sequences_ram", "gauge", "Sequences in RAM.", c->library.n_in_ram);
+    say(p, "cellar:sequences_disk", "gauge", "Sequences on disk.", c->library.n_on_disk);
+    say(p, "cellar:ram_bytes", "gauge", "Bytes of the store in RAM.", (double)c->library.ram_bytes);
+    say(p, "cellar:disk_bytes", "gauge", "Bytes of the files.", (double)c->library.disk_bytes);
+    say(p, "cellar:index_bytes", "gauge", "Bytes of the index of prefixes.",
+        (double)c->library.index_bytes);
     say(p, "cellar:memory_bytes", "gauge", "Bytes of the memory and the engine's buffers.",
         (double)c->bytes);
     say_reasons(p, c);
@@ -136,16 +149,17 @@ typedef struct look {
     json_t *list;
     uint32_t n_idle;
     uint64_t id; /* of an entry to be dropped */
-    bool is_found, is_live;
+    bool is_found;
+    cellar_status status;
+    cellar_error error;
 } look;
 
-/* May this request see it? Owners begin with the key's number. */
-static bool is_own(const look *l, const char *owner)
+/* May this request see it? */
+static bool is_own(const look *l, const cellar_entry *entry)
 {
-    char key[32];
-    const int n = snprintf(key, sizeof key,
-                           "%zu:", l->server->shares_prefixes ? (size_t)0 : http_key(l->request));
-    return strncmp(owner, key, (size_t)n) == 0;
+    char owner[SERVER_OWNER_BYTES];
+    server_owner(l->request, owner);
+    return reuse_is_owners(scheduler_reuse(l->server->scheduler), entry, owner);
 }
 
 static void look_at_slots(void *context)
@@ -155,19 +169,21 @@ static void look_at_slots(void *context)
     for (uint32_t i = 0; i < s->n_slots; i++) {
         scheduler_slot slot;
         scheduler_look_at_slot(s->scheduler, i, &slot);
-        const reuse_entry *last = scheduler_slot_entry(s->scheduler, i);
+        cellar_entry last;
+        const bool has_last = !slot.is_busy &&
+                              reuse_in_slot(scheduler_reuse(s->scheduler), i, &last) != 0 &&
+                              is_own(l, &last);
         l->n_idle += !slot.is_busy;
         json_t *next = json_pack("{s:b, s:b, s:I, s:I}", "has_next_token", slot.is_busy,
                                  "has_new_line", false, "n_remain",
                                  slot.n_left < INT64_MAX ? (json_int_t)slot.n_left : (json_int_t)-1,
                                  "n_decoded", (json_int_t)slot.n_written);
-        json_t *its =
-            json_pack("{s:I, s:I, s:I, s:b, s:b, s:{}, s:[o], s:I, s:I, s:I}", "id", (json_int_t)i,
-                      "id_task", slot.is_busy ? (json_int_t)slot.job : (json_int_t)-1, "n_ctx",
-                      (json_int_t)s->n_context, "speculative", false, "is_processing", slot.is_busy,
-                      "params", "next_token", next, "n_prompt_tokens", (json_int_t)slot.n_prompt,
-                      "n_held_tokens", (json_int_t)slot.n_held, "n_retained_tokens",
-                      last != NULL && is_own(l, last->owner) ? (json_int_t)last->n : (json_int_t)0);
+        json_t *its = json_pack(
+            "{s:I, s:I, s:I, s:b, s:b, s:{}, s:[o], s:I, s:I, s:I}", "id", (json_int_t)i, "id_task",
+            slot.is_busy ? (json_int_t)slot.job : (json_int_t)-1, "n_ctx", (json_int_t)s->n_context,
+            "speculative", false, "is_processing", slot.is_busy, "params", "next_token", next,
+            "n_prompt_tokens", (json_int_t)slot.n_prompt, "n_held_tokens", (json_int_t)slot.n_held,
+            "n_retained_tokens", has_last ? (json_int_t)last.n_tokens : (json_int_t)0);
         (void)!json_array_append_new(l->list, its);
     }
 }
@@ -208,32 +224,49 @@ static bool add_run(void *context, const cellar_run *run)
     return true;
 }
 
-static json_t *describe(const server *s, const reuse_entry *entry)
+/* What of it is in the cells. */
+static void describe_cells(const cellar_memory *memory, cellar_seq seq, json_t *to)
 {
-    const cellar_memory *memory = engine_memory(s->engine);
     weigh w = {.memory = memory};
     cellar_sequence_info info = {.n_cells = 0};
-    (void)!cellar_visit_runs(memory, entry->seq, add_run, &w, NULL);
-    (void)!cellar_get_sequence(memory, entry->seq, &info, NULL);
-    return json_pack("{s:I, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:I, s:b}", "id",
-                     (json_int_t)entry->id, "tier", "live", "is_running", entry->is_live, "tokens",
-                     (json_int_t)entry->n, "bytes", (json_int_t)w.bytes, "cells",
-                     (json_int_t)info.n_cells, "shared_cells", (json_int_t)info.n_shared,
-                     "checkpoints", (json_int_t)info.n_checkpoints, "age_seconds",
-                     job_now() - entry->since, "hits", (json_int_t)entry->n_hits, "id_slot",
-                     (json_int_t)entry->slot, "pinned", false);
+    (void)!cellar_visit_runs(memory, seq, add_run, &w, NULL);
+    (void)!cellar_get_sequence(memory, seq, &info, NULL);
+    json_t *its = json_pack("{s:I, s:I, s:I, s:I}", "bytes", (json_int_t)w.bytes, "cells",
+                            (json_int_t)info.n_cells, "shared_cells", (json_int_t)info.n_shared,
+                            "checkpoints", (json_int_t)info.n_checkpoints);
+    (void)!json_object_update(to, its);
+    json_decref(its);
+}
+
+static bool describe(void *context, const cellar_entry *entry, const reuse_note *note)
+{
+    look *l = context;
+    if (!is_own(l, entry)) {
+        return true;
+    }
+    const bool is_in_cells = entry->seq >= 0;
+    const double since = note->since > 0 ? job_now() - note->since : 0;
+    json_t *its = json_pack(
+        "{s:I, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:I, s:b}", "id",
+        (json_int_t)entry->entry, "tier",
+        is_in_cells            ? "live"
+        : entry->ram_bytes > 0 ? "ram"
+                               : "disk",
+        "is_running", entry->is_running, "tokens", (json_int_t)entry->n_tokens, "bytes",
+        (json_int_t)0, "checkpoints", (json_int_t)0, "ram_bytes", (json_int_t)entry->ram_bytes,
+        "disk_bytes", (json_int_t)entry->disk_bytes, "age_seconds", since, "hits",
+        (json_int_t)note->n_hits, "id_slot", (json_int_t)note->slot, "pinned", entry->is_pinned);
+    if (is_in_cells) {
+        describe_cells(engine_memory(l->server->engine), entry->seq, its);
+    }
+    (void)!json_array_append_new(l->list, its);
+    return true;
 }
 
 static void look_at_cache(void *context)
 {
     look *l = context;
-    const reuse *r = scheduler_reuse(l->server->scheduler);
-    for (size_t i = 0; i < reuse_count(r); i++) {
-        const reuse_entry *entry = reuse_get(r, i);
-        if (is_own(l, entry->owner)) {
-            (void)!json_array_append_new(l->list, describe(l->server, entry));
-        }
-    }
+    reuse_visit(scheduler_reuse(l->server->scheduler), describe, l);
 }
 
 void api_cache(server *s, http_request *request)
@@ -245,26 +278,31 @@ void api_cache(server *s, http_request *request)
         return;
     }
     const scheduler_counters c = scheduler_count(s->scheduler);
-    http_reply_json(request, 200,
-                    json_pack("{s:o, s:I, s:I, s:{s:I}, s:I}", "entries", l.list, "n_cells",
-                              (json_int_t)c.n_cells, "n_used", (json_int_t)c.n_used, "bytes",
-                              "live", (json_int_t)c.bytes, "evictions", (json_int_t)c.n_evicted));
+    http_reply_json(
+        request, 200,
+        json_pack("{s:o, s:I, s:I, s:{s:I, s:I, s:I}, s:{s:I, s:I}, s:I}", "entries", l.list,
+                  "n_cells", (json_int_t)c.n_cells, "n_used", (json_int_t)c.n_used, "bytes", "live",
+                  (json_int_t)c.bytes, "ram", (json_int_t)c.library.ram_bytes, "disk",
+                  (json_int_t)c.library.disk_bytes, "limits", "ram", (json_int_t)s->reuse.ram_bytes,
+                  "disk", (json_int_t)s->reuse.disk_bytes, "evictions",
+                  (json_int_t)c.library.n_evicted));
+}
+
+static bool find_entry(void *context, const cellar_entry *entry, const reuse_note *note)
+{
+    look *l = context;
+    (void)note;
+    l->is_found = l->is_found || (entry->entry == l->id && is_own(l, entry));
+    return !l->is_found;
 }
 
 static void drop(void *context)
 {
     look *l = context;
     reuse *r = scheduler_reuse(l->server->scheduler);
-    for (size_t i = 0; i < reuse_count(r); i++) {
-        reuse_entry *entry = reuse_get(r, i);
-        if (entry->id == l->id && is_own(l, entry->owner)) {
-            l->is_found = true;
-            l->is_live = entry->is_live;
-            if (!entry->is_live) {
-                reuse_drop(r, entry);
-            }
-            return;
-        }
+    reuse_visit(r, find_entry, l);
+    if (l->is_found) {
+        l->status = reuse_forget(r, l->id, &l->error);
     }
 }
 
@@ -280,9 +318,11 @@ void api_cache_drop(server *s, http_request *request)
         reply_stopping(request);
     } else if (!l.is_found) {
         http_reply_error(request, 404, "not_found_error", NULL, NULL, "there is no such entry");
-    } else if (l.is_live) {
+    } else if (l.status == CELLAR_REFUSED) {
         http_reply_error(request, 409, "invalid_request_error", NULL, NULL,
                          "an answer is being written there");
+    } else if (l.status != CELLAR_OK) {
+        server_reply_status(request, l.status, &l.error);
     } else {
         http_reply_json(request, 200, json_pack("{s:I}", "dropped", (json_int_t)l.id));
     }

@@ -22,7 +22,7 @@ static bool has_penalties(const job_request *r)
     return r->presence_penalty != 0 || r->frequency_penalty != 0;
 }
 
-cellar_status branch_create(job *j, uint32_t choice, const branch_model *model, uint32_t n_context,
+cellar_status branch_create(job *j, uint32_t choice, const branch_model *m, uint32_t n_context,
                             branch **out, cellar_error *error)
 {
     const job_request *r = &j->request;
@@ -40,9 +40,9 @@ cellar_status branch_create(job *j, uint32_t choice, const branch_model *model, 
     b->is_cut = n_fit < r->n_limit;
     b->capacity = r->n_prompt + ROOM;
     b->tokens = malloc(b->capacity * sizeof *b->tokens);
-    b->counts = has_penalties(r) ? calloc(model->n_vocab, sizeof *b->counts) : NULL;
+    b->counts = has_penalties(r) ? calloc(m->n_vocab, sizeof *b->counts) : NULL;
     b->text = (answer_text){
-        .tok = model->tok, .stops = r->stops, .n_stops = r->n_stops, .is_start = r->is_text_start};
+        .tok = m->tok, .stops = r->stops, .n_stops = r->n_stops, .is_start = r->is_text_start};
     cellar_status status = CELLAR_OK;
     if (b->tokens == NULL || (has_penalties(r) && b->counts == NULL)) {
         status = report(error, CELLAR_NO_MEMORY, -1, "no memory for a prompt of %zu tokens",
@@ -51,7 +51,7 @@ cellar_status branch_create(job *j, uint32_t choice, const branch_model *model, 
     if (status == CELLAR_OK) {
         sampler_options sampling = r->sampling;
         sampling.seed += choice;
-        status = sampler_create(&sampling, model->n_vocab, &b->sampler, error);
+        status = sampler_create(&sampling, m->n_vocab, &b->sampler, error);
     }
     if (status != CELLAR_OK) {
         branch_destroy(b);
@@ -124,26 +124,26 @@ static void tell_probabilities(job_piece *piece, const float *logits, uint32_t n
 
 /* ---- choosing ------------------------------------------------------------------------------- */
 
-static void change_logits(const branch *b, const branch_model *model, float *logits)
+static void change_logits(const branch *b, const branch_model *m, float *logits)
 {
     const job_request *r = &b->job->request;
     for (size_t i = 0; i < r->n_biases; i++) {
         logits[r->biases[i].token] += r->biases[i].bias;
     }
-    for (uint32_t i = 0; b->counts != NULL && i < model->n_vocab; i++) {
+    for (uint32_t i = 0; b->counts != NULL && i < m->n_vocab; i++) {
         if (b->counts[i] > 0) {
             logits[i] -= (float)(r->presence_penalty + b->counts[i] * r->frequency_penalty);
         }
     }
-    for (uint32_t i = 0; r->ignore_end && i < model->n_ends; i++) {
-        logits[model->ends[i]] = -INFINITY;
+    for (uint32_t i = 0; r->ignore_end && i < m->n_ends; i++) {
+        logits[m->ends[i]] = -INFINITY;
     }
 }
 
-static bool ends_text(const branch_model *model, cellar_token token)
+static bool ends_text(const branch_model *m, cellar_token token)
 {
-    for (uint32_t i = 0; i < model->n_ends; i++) {
-        if (model->ends[i] == token) {
+    for (uint32_t i = 0; i < m->n_ends; i++) {
+        if (m->ends[i] == token) {
             return true;
         }
     }
@@ -163,9 +163,6 @@ static cellar_status make_room(branch *b, cellar_error *error)
     }
     b->tokens = larger;
     b->capacity = capacity;
-    if (b->entry != NULL) {
-        b->entry->tokens = larger;
-    }
     return CELLAR_OK;
 }
 
@@ -212,7 +209,7 @@ static void show_prompt(branch *b)
     }
 }
 
-cellar_status branch_write(branch *b, const branch_model *model, float *logits, cellar_error *error)
+cellar_status branch_write(branch *b, const branch_model *m, float *logits, cellar_error *error)
 {
     const job_request *r = &b->job->request;
     show_prompt(b);
@@ -224,24 +221,24 @@ cellar_status branch_write(branch *b, const branch_model *model, float *logits, 
     const bool is_changed = r->n_biases > 0 || b->counts != NULL || r->ignore_end;
     float *original = NULL;
     if (r->n_top >= 0 && is_changed) {
-        original = malloc(model->n_vocab * sizeof *original);
+        original = malloc(m->n_vocab * sizeof *original);
         if (original == NULL) {
             return report(error, CELLAR_NO_MEMORY, -1, "no memory for a row of logits");
         }
-        memcpy(original, logits, model->n_vocab * sizeof *original);
+        memcpy(original, logits, m->n_vocab * sizeof *original);
     }
     job_piece *piece = job_piece_create(most, 0);
     cellar_status status = CELLAR_OK;
     if (piece == NULL) {
         status = report(error, CELLAR_NO_MEMORY, -1, "no memory for a piece of an answer");
     } else {
-        change_logits(b, model, logits);
+        change_logits(b, m, logits);
         const cellar_token token = sampler_next(b->sampler, logits);
         if (r->n_top >= 0) {
-            tell_probabilities(piece, original != NULL ? original : logits, model->n_vocab, most,
+            tell_probabilities(piece, original != NULL ? original : logits, m->n_vocab, most,
                                token);
         }
-        if (!r->ignore_end && ends_text(model, token)) {
+        if (!r->ignore_end && ends_text(m, token)) {
             b->report.finish = JOB_END_OF_TEXT;
             free(piece);
         } else {

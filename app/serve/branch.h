@@ -51,7 +51,7 @@ typedef struct branch_model {
 } branch_model;
 
 /* Make choice `choice` of a job. n_context: most tokens of prompt and answer. CELLAR_NO_MEMORY. */
-cellar_status branch_create(job *j, uint32_t choice, const branch_model *model, uint32_t n_context,
+cellar_status branch_create(job *j, uint32_t choice, const branch_model *m, uint32_t n_context,
                             branch **out, cellar_error *error);
 void branch_destroy(branch *b); /* its sequence must be gone; NULL is allowed */
 
@@ -59,8 +59,7 @@ void branch_destroy(branch *b); /* its sequence must be gone; NULL is allowed */
  * Choose the next token from logits [n_vocab], which are changed, and hand out what it says. b->report.finish tells
  * whether it was the last. CELLAR_NO_MEMORY.
  */
-cellar_status branch_write(branch *b, const branch_model *model, float *logits,
-                           cellar_error *error);
+cellar_status branch_write(branch *b, const branch_model *m, float *logits, cellar_error *error);
 
 /* It ends: hand out the text that was held back, and say so. */
 void branch_end(branch *b, job_finish finish);

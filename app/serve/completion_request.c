@@ -18,6 +18,7 @@
 
 #define MOST_STOPS 64u
 #define MOST_STOP_BYTES 4096u
+#define MOST_SALT_BYTES 1024u
 #define LONGEST_REPEAT (1 << 20)
 
 static cellar_status no_memory(cellar_error *error)
@@ -200,19 +201,20 @@ static void read_wishes(fields *f, job_request *out, completion_wishes *wishes)
     out->tells_progress = out->tells_progress && wishes->is_stream;
 }
 
-/* Whose memory it is: the key, unless all share, and the salt of the request. */
-static cellar_status read_owner(const server *s, const http_request *request, fields *f,
-                                job_request *out, cellar_error *error)
+/* Whose memory it is: the key's; and the salt of the request. */
+static cellar_status read_owner(const http_request *request, fields *f, job_request *out,
+                                cellar_error *error)
 {
     const json_t *salt = fields_text(f, "cache_salt");
-    const size_t n = json_string_length(salt) + 32;
-    out->owner = malloc(n);
-    if (out->owner == NULL) {
-        return no_memory(error);
+    if (json_string_length(salt) > MOST_SALT_BYTES) {
+        fields_wrong(f, "cache_salt", "at most %u bytes", MOST_SALT_BYTES);
+        salt = NULL;
     }
-    snprintf(out->owner, n, "%zu:%s", s->shares_prefixes ? (size_t)0 : http_key(request),
-             salt != NULL ? json_string_value(salt) : "");
-    return CELLAR_OK;
+    char owner[SERVER_OWNER_BYTES];
+    server_owner(request, owner);
+    out->owner = strdup(owner);
+    out->salt = salt != NULL ? strdup(json_string_value(salt)) : NULL;
+    return out->owner == NULL || (salt != NULL && out->salt == NULL) ? no_memory(error) : CELLAR_OK;
 }
 
 cellar_status completion_request_read(server *s, const http_request *request, fields *f,
@@ -226,7 +228,7 @@ cellar_status completion_request_read(server *s, const http_request *request, fi
     read_limits(s, f, out);
     read_wishes(f, out, wishes);
     refuse_unsupported(f);
-    cellar_status status = read_owner(s, request, f, out, error);
+    cellar_status status = read_owner(request, f, out, error);
     if (status == CELLAR_OK) {
         status = read_biases(s, f, out, error);
     }

@@ -65,8 +65,8 @@ const char *http_body(const http_request *request, size_t *n);
 const char *http_query(const http_request *request, const char *name); /* NULL: not given */
 int http_socket(const http_request *request);
 bool http_is_gone(const http_request *request); /* the client closed its side */
-/* Which key it came with, from 1; 0: there are no keys. */
-size_t http_key(const http_request *request);
+/* The key that it came with; NULL: none is asked for. */
+const char *http_key(const http_request *request);
 /* Who asks, for a fair share: the key, or else the address. */
 uint64_t http_client(const http_request *request);
 /* What the log says of it beside the usual; a format. */

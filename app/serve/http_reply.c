@@ -57,9 +57,9 @@ bool http_is_gone(const http_request *r)
     return poll(&look, 1, 0) > 0;
 }
 
-size_t http_key(const http_request *r)
+const char *http_key(const http_request *r)
 {
-    return r->key;
+    return r->key > 0 ? r->http->options.keys[r->key - 1] : NULL;
 }
 
 uint64_t http_client(const http_request *r)

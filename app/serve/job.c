@@ -30,6 +30,7 @@ double job_now(void)
 void job_request_free(job_request *request)
 {
     free(request->owner);
+    free(request->salt);
     free(request->prompt);
     free(request->biases);
     for (size_t i = 0; i < request->n_stops; i++) {

@@ -35,6 +35,7 @@ typedef struct job_bias {
 /* What is asked for. The job takes over what it points to: all of it malloc'ed. */
 typedef struct job_request {
     char *owner;          /* whose memory it may use, a text; never NULL */
+    char *salt;           /* what else keeps it apart; NULL: nothing */
     uint64_t client;      /* who asks, for a fair share */
     cellar_token *prompt; /* [n_prompt], n_prompt >= 1, all in the vocabulary */
     size_t n_prompt;
@@ -96,7 +97,7 @@ typedef enum job_source {
 /* What became of a choice. All of it is there when the choice has ended. */
 typedef struct job_report {
     job_finish finish;
-    size_t n_reusable;   /* tokens of the prompt that somebody's sequence began with too */
+    size_t n_reusable;   /* tokens of the prompt after which a sequence can be gone on from */
     size_t n_reused;     /* of these, what could be taken over, < n_prompt */
     job_source source;   /* of them */
     const char *reason;  /* why no more; static */

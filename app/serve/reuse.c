@@ -1,322 +1,350 @@
 /*
- * reuse.c: a list of entries, walked from end to end, for reuse.h.
+ * reuse.c: the prefix library, asked in the server's words, for reuse.h.
  *
- * Most entries differ from a prompt in one of the first tokens, so walking over hundreds of them costs
- * less than one row of a matrix. A memory that attends to everything can be cut anywhere; there an entry that
- * has to go loses its end piece by piece, and its beginning, which is what others share, stays longest.
+ * What the library calls a key is made here of owner and salt. Names of sequences count upwards and begin anew at
+ * the top, past those in use. The notes are a short list, the oldest of which go when it is full; without a
+ * note an entry serves as well.
  */
-#define _POSIX_C_SOURCE 200809L
-
 #include "serve/reuse.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/fingerprint.h"
 #include "report.h"
 
-#define PIECE 256u /* tokens that an entry loses at a time */
+#define MOST_NOTES 4096u
 
 struct reuse {
     cellar_memory *memory;
-    reuse_entry **entries; /* [n] */
-    size_t n, capacity;
-    cellar_seq next; /* name to try first */
-    uint64_t next_id, clock, n_evictions;
-    bool can_cut; /* every group attends to everything */
+    cellar_library *library;
+    fingerprint who;
+    bool shares_between_keys;
+    reuse_entry *entries; /* that somebody works in */
+    cellar_seq next, first_seq;
+    reuse_note *notes; /* [n_notes] the oldest first */
+    size_t n_notes;
 };
 
-static bool attends_to_all(const cellar_memory *memory)
+cellar_status reuse_create(cellar_memory *memory, const reuse_options *options, reuse **out,
+                           cellar_error *error)
 {
-    for (uint32_t i = 0; i < cellar_count_groups(memory); i++) {
-        cellar_group_info group;
-        if (cellar_get_group(memory, i, &group, NULL) != CELLAR_OK ||
-            group.kind != CELLAR_LAYER_ATTENTION || group.window.kind != CELLAR_WINDOW_NONE) {
-            return false;
-        }
-    }
-    return true;
-}
-
-cellar_status reuse_create(cellar_memory *memory, reuse **out, cellar_error *error)
-{
-    *out = calloc(1, sizeof **out);
-    if (*out == NULL) {
+    *out = NULL;
+    reuse *r = calloc(1, sizeof *r);
+    if (r == NULL || (r->notes = calloc(MOST_NOTES, sizeof *r->notes)) == NULL) {
+        free(r);
         return report(error, CELLAR_NO_MEMORY, -1, "no memory for an index of what is retained");
     }
-    (*out)->memory = memory;
-    (*out)->next_id = 1;
-    (*out)->can_cut = attends_to_all(memory);
-    return CELLAR_OK;
-}
-
-static void free_entry(reuse_entry *entry)
-{
-    if (!entry->is_live) {
-        free(entry->tokens);
+    r->memory = memory;
+    r->shares_between_keys = options->shares_between_keys;
+    fingerprint_make(options->model, &r->who);
+    cellar_library_config config = cellar_library_config_init();
+    config.facts = r->who.facts;
+    config.n_facts = FINGERPRINT_FACTS;
+    config.ram_bytes = options->ram_bytes;
+    config.folder = options->folder;
+    config.disk_bytes = options->folder != NULL ? options->disk_bytes : 0;
+    r->first_seq = config.first_seq;
+    const cellar_status status = cellar_library_create(memory, &config, &r->library, error);
+    if (status != CELLAR_OK) {
+        free(r->notes);
+        free(r);
+        return status;
     }
-    free(entry->owner);
-    free(entry);
+    *out = r;
+    return CELLAR_OK;
 }
 
 void reuse_destroy(reuse *r)
 {
-    if (r == NULL) {
-        return;
+    if (r != NULL) {
+        while (r->entries != NULL) {
+            reuse_drop(r, r->entries);
+        }
+        cellar_library_destroy(r->library);
+        free(r->notes);
+        free(r);
     }
-    for (size_t i = 0; i < r->n; i++) {
-        free_entry(r->entries[i]);
-    }
-    free(r->entries);
-    free(r);
 }
 
-/* ---- entries -------------------------------------------------------------------------------- */
+static cellar_prefix_key key_of(const reuse *r, const char *owner, const char *salt)
+{
+    cellar_prefix_key key = cellar_prefix_key_init();
+    key.is_shared = r->shares_between_keys;
+    key.domain = owner;
+    key.domain_size = key.is_shared ? 0 : strlen(owner);
+    key.salt = salt;
+    key.salt_size = salt != NULL ? strlen(salt) : 0;
+    return key;
+}
+
+static uint32_t clamp(size_t n)
+{
+    return n < INT32_MAX ? (uint32_t)n : INT32_MAX;
+}
+
+/* ---- notes ---------------------------------------------------------------------------------- */
+
+static reuse_note *find_note(const reuse *r, uint64_t entry)
+{
+    for (size_t i = 0; i < r->n_notes; i++) {
+        if (r->notes[i].entry == entry) {
+            return &r->notes[i];
+        }
+    }
+    return NULL;
+}
+
+static void note_hit(const reuse *r, uint64_t entry)
+{
+    reuse_note *note = find_note(r, entry);
+    if (note != NULL) {
+        note->n_hits++;
+        note->since = job_now();
+    }
+}
+
+static void add_note(reuse *r, uint64_t entry, int64_t slot)
+{
+    if (r->n_notes == MOST_NOTES) {
+        r->n_notes -= MOST_NOTES / 4;
+        memmove(r->notes, r->notes + MOST_NOTES / 4, r->n_notes * sizeof *r->notes);
+    }
+    r->notes[r->n_notes++] = (reuse_note){.entry = entry, .slot = slot, .since = job_now()};
+}
+
+/* ---- sequences that somebody works in ------------------------------------------------------- */
 
 static bool is_name_used(const reuse *r, cellar_seq seq)
 {
-    for (size_t i = 0; i < r->n; i++) {
-        if (r->entries[i]->seq == seq) {
+    for (const reuse_entry *e = r->entries; e != NULL; e = e->next) {
+        if (e->seq == seq) {
             return true;
         }
     }
     return false;
 }
 
-static cellar_seq new_name(reuse *r)
+cellar_status reuse_name(reuse *r, reuse_entry **out, cellar_error *error)
 {
-    do {
-        r->next = r->next < INT32_MAX ? r->next + 1 : 1;
-    } while (is_name_used(r, r->next));
-    return r->next;
-}
-
-static void touch(reuse *r, reuse_entry *entry)
-{
-    entry->used = ++r->clock;
-    entry->since = job_now();
-}
-
-cellar_status reuse_open(reuse *r, const char *owner, reuse_entry **out, cellar_error *error)
-{
-    *out = NULL;
-    if (r->n == r->capacity) {
-        const size_t capacity = 2 * r->capacity + 16;
-        reuse_entry **larger = realloc(r->entries, capacity * sizeof *larger);
-        if (larger == NULL) {
-            return report(error, CELLAR_NO_MEMORY, -1, "no memory for %zu sequences", capacity);
-        }
-        r->entries = larger;
-        r->capacity = capacity;
-    }
-    reuse_entry *entry = calloc(1, sizeof *entry);
-    char *copy = strdup(owner);
-    if (entry == NULL || copy == NULL) {
-        free(entry);
-        free(copy);
+    *out = calloc(1, sizeof **out);
+    if (*out == NULL) {
         return report(error, CELLAR_NO_MEMORY, -1, "no memory for a sequence");
     }
-    entry->owner = copy;
-    entry->id = r->next_id++;
-    entry->seq = new_name(r);
-    entry->is_live = true;
-    entry->slot = -1;
-    touch(r, entry);
-    r->entries[r->n++] = entry;
-    *out = entry;
+    do {
+        r->next = r->next + 1 < r->first_seq ? r->next + 1 : 1;
+    } while (is_name_used(r, r->next));
+    (*out)->seq = r->next;
+    (*out)->next = r->entries;
+    r->entries = *out;
     return CELLAR_OK;
 }
 
-void reuse_set(reuse_entry *entry, cellar_token *tokens, size_t n)
+static void unlink_entry(reuse *r, reuse_entry *entry)
 {
-    entry->tokens = tokens;
-    entry->n = n;
+    reuse_entry **at = &r->entries;
+    while (*at != entry) {
+        at = &(*at)->next;
+    }
+    *at = entry->next;
+    free(entry);
+}
+
+static reuse_answer answer_of(const cellar_prefix *p, size_t most)
+{
+    static const job_source sources[CELLAR_PREFIX_N_SOURCES] = {JOB_SOURCE_NONE, JOB_SOURCE_LIVE,
+                                                                JOB_SOURCE_RAM, JOB_SOURCE_DISK};
+    return (reuse_answer){.n_reusable = p->reusable,
+                          .n_reused = p->reused,
+                          .source = sources[p->source],
+                          .reason = cellar_prefix_reason_text(p->reason),
+                          .diverged_at = p->reason == CELLAR_PREFIX_DIVERGED ? p->diverged_at : -1,
+                          .n_coming = p->coming < most ? p->coming : most,
+                          .coming = p->coming_seq,
+                          .is_in_cells = p->source == CELLAR_PREFIX_FROM_CELLS};
+}
+
+static cellar_prefix find(const reuse *r, const char *owner, const char *salt,
+                          const cellar_token *tokens, size_t n)
+{
+    const cellar_prefix_key key = key_of(r, owner, salt);
+    cellar_prefix found;
+    if (cellar_library_find(r->library, &key, tokens, clamp(n), clamp(n) - 1, &found, NULL) !=
+        CELLAR_OK) {
+        found = (cellar_prefix){.reason = CELLAR_PREFIX_COLD, .diverged_at = -1, .coming_seq = -1};
+    }
+    return found;
+}
+
+reuse_answer reuse_look(const reuse *r, const char *owner, const char *salt,
+                        const cellar_token *tokens, size_t n)
+{
+    const cellar_prefix found = find(r, owner, salt, tokens, n);
+    return answer_of(&found, n - 1);
+}
+
+cellar_status reuse_begin(reuse *r, const char *owner, const char *salt, const cellar_token *tokens,
+                          size_t n, size_t most, reuse_entry **out, reuse_answer *answer,
+                          cellar_error *error)
+{
+    const cellar_prefix_key key = key_of(r, owner, salt);
+    cellar_prefix found;
+    cellar_status status = reuse_name(r, out, error);
+    if (status != CELLAR_OK) {
+        return status;
+    }
+    status = cellar_library_attach(r->library, &key, (*out)->seq, tokens, clamp(n), clamp(most),
+                                   &found, error);
+    if (status != CELLAR_OK) {
+        unlink_entry(r, *out);
+        *out = NULL;
+        return status;
+    }
+    (*out)->is_in_library = true;
+    (*out)->n_told = found.reused;
+    *answer = answer_of(&found, most);
+    if (found.reused > 0) {
+        note_hit(r, found.entry);
+    }
+    return CELLAR_OK;
+}
+
+void reuse_tell(reuse *r, reuse_entry *entry, const cellar_token *tokens, size_t n)
+{
+    if (entry->is_in_library && n > entry->n_told &&
+        cellar_library_extend(r->library, entry->seq, tokens + entry->n_told,
+                              clamp(n - entry->n_told), NULL) == CELLAR_OK) {
+        entry->n_told = n;
+    }
 }
 
 void reuse_drop(reuse *r, reuse_entry *entry)
 {
-    size_t i = 0;
-    while (r->entries[i] != entry) {
-        i++;
+    if (entry->is_in_library) {
+        (void)!cellar_library_release(r->library, entry->seq, NULL);
     }
-    r->entries[i] = r->entries[--r->n];
     (void)!cellar_remove(r->memory, entry->seq, 0, -1, NULL); /* whole: never refused */
-    free_entry(entry);
-}
-
-/* Do tokens [n] begin with those of the entry? */
-static bool is_beginning(const reuse_entry *entry, const cellar_token *tokens, size_t n)
-{
-    return entry->n <= n && memcmp(entry->tokens, tokens, entry->n * sizeof *tokens) == 0;
-}
-
-/* Retained entries that are a beginning of this one serve nobody any more. */
-static void drop_beginnings(reuse *r, const reuse_entry *of)
-{
-    for (size_t i = r->n; i > 0; i--) {
-        reuse_entry *its = r->entries[i - 1];
-        if (its != of && !its->is_live && strcmp(its->owner, of->owner) == 0 &&
-            is_beginning(its, of->tokens, of->n)) {
-            reuse_drop(r, its);
-        }
-    }
+    unlink_entry(r, entry);
 }
 
 void reuse_retain(reuse *r, reuse_entry *entry, int64_t slot)
 {
-    cellar_token *copy = entry->n > 0 ? malloc(entry->n * sizeof *copy) : NULL;
-    if (copy == NULL) {
-        entry->tokens = NULL;
+    uint64_t number = 0;
+    if (!entry->is_in_library ||
+        cellar_library_retain(r->library, entry->seq, &number, NULL) != CELLAR_OK) {
         reuse_drop(r, entry);
         return;
     }
-    memcpy(copy, entry->tokens, entry->n * sizeof *copy);
-    entry->tokens = copy;
-    entry->is_live = false;
-    entry->slot = slot;
-    touch(r, entry);
-    drop_beginnings(r, entry);
+    if (number != 0) {
+        add_note(r, number, slot);
+    }
+    unlink_entry(r, entry);
 }
 
-/* ---- finding -------------------------------------------------------------------------------- */
+/* ---- room ----------------------------------------------------------------------------------- */
 
-static size_t common(const reuse_entry *entry, const cellar_token *tokens, size_t n)
+bool reuse_makes_fit(reuse *r, const cellar_batch *batch)
 {
-    const size_t most = entry->n < n ? entry->n : n;
-    size_t i = 0;
-    while (i < most && entry->tokens[i] == tokens[i]) {
-        i++;
+    const bool fits = cellar_library_begin(r->library, batch, NULL) == CELLAR_OK;
+    if (fits) {
+        cellar_abort(r->memory);
     }
-    return i;
+    return fits;
 }
 
-typedef struct found {
-    reuse_entry *entry; /* NULL: none */
-    size_t n_same;      /* most tokens that any entry shares with the prompt */
-    bool is_diverged;   /* that entry has another token there */
-    size_t n_usable;    /* of `entry` */
-    cellar_reason reason;
-} found;
-
-/* How much of n tokens that a sequence holds can be gone on from. */
-static size_t usable(const reuse *r, const reuse_entry *entry, size_t n, cellar_reason *reason)
+bool reuse_makes_room(reuse *r, const char *owner, const char *salt, const cellar_token *tokens,
+                      size_t n_tokens, size_t n)
 {
-    cellar_pos from = 0;
-    cellar_error error = {.reason = CELLAR_REASON_NONE};
-    const cellar_status status = cellar_can_continue(r->memory, entry->seq, (cellar_pos)n, &from,
-                                                     &error);
-    *reason = status == CELLAR_OK ? CELLAR_REASON_NONE : error.reason;
-    return status == CELLAR_OK ? n : status == CELLAR_REPLAY ? (size_t)from : 0;
+    const cellar_prefix found = find(r, owner, salt, tokens, n_tokens);
+    /* Pinned already, by somebody else, is never the case: nothing is pinned for longer than here. */
+    const bool is_pinned = found.entry != 0 &&
+                           cellar_library_pin(r->library, found.entry, true, NULL) == CELLAR_OK;
+    const bool has_room = cellar_library_make_room(r->library, 0, clamp(n), NULL) == CELLAR_OK;
+    if (is_pinned) {
+        (void)!cellar_library_pin(r->library, found.entry, false, NULL);
+    }
+    return has_room;
 }
 
-static found find(const reuse *r, const char *owner, const cellar_token *tokens, size_t n)
+bool reuse_persist(reuse *r, uint64_t most_bytes)
 {
-    found best = {.entry = NULL};
-    for (size_t i = 0; i < r->n; i++) {
-        reuse_entry *its = r->entries[i];
-        if (its->n == 0 || strcmp(its->owner, owner) != 0) {
-            continue;
-        }
-        const size_t n_same = common(its, tokens, n - 1);
-        if (n_same > best.n_same) {
-            best.n_same = n_same;
-            best.is_diverged = n_same < its->n && n_same < n - 1;
-        }
-        cellar_reason reason;
-        const size_t n_usable = n_same > best.n_usable ? usable(r, its, n_same, &reason) : 0;
-        if (n_usable > best.n_usable) {
-            best.entry = its;
-            best.n_usable = n_usable;
-            best.reason = reason;
-        } else if (n_same > 0 && best.entry == NULL && n_same > best.n_usable) {
-            best.reason = reason;
-        }
-    }
-    return best;
+    uint64_t n = 0;
+    return cellar_library_persist(r->library, most_bytes, &n, NULL) == CELLAR_OK && n > 0;
 }
 
-static const char *reason_name(const found *best, size_t n)
+/* ---- looking -------------------------------------------------------------------------------- */
+
+typedef struct visiting {
+    const reuse *r;
+    bool (*visit)(void *context, const cellar_entry *entry, const reuse_note *note);
+    void *context;
+} visiting;
+
+static bool show(void *context, const cellar_entry *entry)
 {
-    if (best->n_usable + 1 == n) {
-        return "whole";
-    }
-    if (best->n_usable < best->n_same) {
-        return best->reason == CELLAR_REASON_WINDOW_PASSED ? "window_passed" : "no_state";
-    }
-    return best->n_same == 0 ? "nothing_kept" : best->is_diverged ? "diverged" : "continued";
+    const visiting *v = context;
+    const reuse_note none = {.slot = -1}, *its = find_note(v->r, entry->entry);
+    return v->visit(v->context, entry, its != NULL ? its : &none);
 }
 
-size_t reuse_look(reuse *r, const char *owner, const cellar_token *tokens, size_t n)
+void reuse_visit(const reuse *r,
+                 bool (*visit)(void *context, const cellar_entry *entry, const reuse_note *note),
+                 void *context)
 {
-    const found best = find(r, owner, tokens, n);
-    if (best.entry != NULL) {
-        touch(r, best.entry);
-    }
-    return best.n_usable;
+    visiting v = {.r = r, .visit = visit, .context = context};
+    (void)!cellar_library_visit(r->library, show, &v, NULL);
 }
 
-void reuse_take(reuse *r, reuse_entry *to, const cellar_token *tokens, size_t n,
-                reuse_answer *answer)
+/* The entry of a number. */
+typedef struct looking {
+    uint64_t entry;
+    cellar_entry *out;
+    bool is_found;
+} looking;
+
+static bool match(void *context, const cellar_entry *entry)
 {
-    const found best = find(r, to->owner, tokens, n);
-    *answer = (reuse_answer){.n_reusable = best.n_same,
-                             .reason = reason_name(&best, n),
-                             .diverged_at = best.is_diverged ? (int64_t)best.n_same : -1};
-    if (best.entry == NULL) {
-        return;
+    looking *l = context;
+    if (entry->entry == l->entry && !entry->is_running) {
+        *l->out = *entry;
+        l->is_found = true;
     }
-    cellar_pos from = 0;
-    cellar_status status = cellar_copy(r->memory, best.entry->seq, to->seq, 0, -1, NULL);
-    if (status == CELLAR_OK) {
-        status = cellar_rewind(r->memory, to->seq, (cellar_pos)best.n_usable, &from, NULL);
-    }
-    if (status != CELLAR_OK) {
-        (void)!cellar_remove(r->memory, to->seq, 0, -1, NULL);
-        answer->reason = "no_memory";
-        return;
-    }
-    answer->n_reused = (size_t)from;
-    answer->source = from > 0 ? JOB_SOURCE_LIVE : JOB_SOURCE_NONE;
-    best.entry->n_hits++;
-    touch(r, best.entry);
+    return !l->is_found;
 }
 
-/* ---- giving up ------------------------------------------------------------------------------ */
-
-bool reuse_evict(reuse *r)
+uint64_t reuse_in_slot(const reuse *r, int64_t slot, cellar_entry *entry)
 {
-    reuse_entry *oldest = NULL;
-    for (size_t i = 0; i < r->n; i++) {
-        reuse_entry *its = r->entries[i];
-        if (!its->is_live && (oldest == NULL || its->used < oldest->used)) {
-            oldest = its;
+    for (size_t i = r->n_notes; i > 0; i--) {
+        if (r->notes[i - 1].slot == slot) {
+            looking l = {.entry = r->notes[i - 1].entry, .out = entry};
+            (void)!cellar_library_visit(r->library, match, &l, NULL);
+            return l.is_found ? l.entry : 0;
         }
     }
-    if (oldest == NULL) {
-        return false;
+    return 0;
+}
+
+bool reuse_is_owners(const reuse *r, const cellar_entry *entry, const char *owner)
+{
+    return r->shares_between_keys || (entry->domain_size == strlen(owner) &&
+                                      memcmp(entry->domain, owner, entry->domain_size) == 0);
+}
+
+cellar_status reuse_forget(reuse *r, uint64_t entry, cellar_error *error)
+{
+    return cellar_library_drop(r->library, entry, error);
+}
+
+cellar_library_statistics reuse_statistics(const reuse *r)
+{
+    cellar_library_statistics its;
+    if (cellar_library_stats(r->library, &its, NULL) != CELLAR_OK) {
+        memset(&its, 0, sizeof its);
     }
-    r->n_evictions++;
-    if (!r->can_cut || oldest->n <= PIECE ||
-        cellar_remove(r->memory, oldest->seq, (cellar_pos)(oldest->n - PIECE), -1, NULL) !=
-            CELLAR_OK) {
-        reuse_drop(r, oldest);
-        return true;
-    }
-    oldest->n -= PIECE;
-    return true;
+    return its;
 }
 
-size_t reuse_count(const reuse *r)
+cellar_status reuse_check(const reuse *r, cellar_error *error)
 {
-    return r->n;
-}
-
-reuse_entry *reuse_get(const reuse *r, size_t i)
-{
-    return r->entries[i];
-}
-
-uint64_t reuse_evictions(const reuse *r)
-{
-    return r->n_evictions;
+    return cellar_library_check(r->library, error);
 }

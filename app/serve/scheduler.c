@@ -13,6 +13,8 @@
 #include "report.h"
 #include "serve/scheduler_parts.h"
 
+#define IDLE_BYTES (4u << 20) /* written at a time: so long somebody who comes may have to wait */
+
 /* ---- lists ---------------------------------------------------------------------------------- */
 
 void branch_list_add(branch_list *list, branch *b)
@@ -83,6 +85,7 @@ void scheduler_take_out(scheduler *s, branch *b)
     b->n_held = 0;
     b->n_marks = 0;
     s->slots[b->slot] = NULL;
+    s->left[b->slot] = ++s->n_left;
     s->n_at_work--;
 }
 
@@ -114,10 +117,9 @@ static void count_memory(scheduler *s)
         s->counters.bytes = memory.sizes.total + engine_buffer_bytes(s->options.engine);
         s->counters.budget_bytes = memory.budget_bytes;
     }
-    s->counters.n_evicted = reuse_evictions(s->reuse);
+    s->counters.library = reuse_statistics(s->reuse);
     s->counters.n_at_work = s->n_at_work;
     s->counters.n_waiting = s->waiting.n;
-    s->counters.n_retained = (uint32_t)reuse_count(s->reuse) - s->n_at_work;
 }
 
 /* With the lock: take over what came in. */
@@ -162,7 +164,8 @@ static void *run_thread(void *argument)
         pthread_mutex_unlock(&s->lock);
         end_cancelled(s, false);
         scheduler_admit(s);
-        has_work = scheduler_step(s);
+        /* What evicting would have to write is written while there is nothing else to do. */
+        has_work = scheduler_step(s) || reuse_persist(s->reuse, IDLE_BYTES);
         count_memory(s);
         pthread_mutex_lock(&s->lock);
         s->published = s->counters;
@@ -170,6 +173,7 @@ static void *run_thread(void *argument)
     take_incoming(s);
     pthread_mutex_unlock(&s->lock);
     end_cancelled(s, true);
+    while (reuse_persist(s->reuse, UINT64_MAX)) {}
     pthread_mutex_lock(&s->lock);
     run_errands(s);
     pthread_mutex_unlock(&s->lock);
@@ -213,24 +217,28 @@ static cellar_status make_room(scheduler *s, cellar_error *error)
     const size_t n_slots = s->options.n_slots;
     s->n_batch = engine_ubatch(s->options.engine) + s->options.n_slots;
     s->slots = calloc(n_slots, sizeof(branch *));
+    s->left = calloc(n_slots, sizeof *s->left);
     s->tokens = calloc(s->n_batch, sizeof *s->tokens);
     s->seqs = calloc(s->n_batch, sizeof *s->seqs);
     s->checkpoints = calloc(s->n_batch, sizeof *s->checkpoints);
     s->wanted = calloc(n_slots, sizeof *s->wanted);
     s->logits = calloc(n_slots * s->model.n_vocab, sizeof *s->logits);
-    if (s->slots == NULL || s->tokens == NULL || s->seqs == NULL || s->checkpoints == NULL ||
-        s->wanted == NULL || s->logits == NULL) {
+    if (s->slots == NULL || s->left == NULL || s->tokens == NULL || s->seqs == NULL ||
+        s->checkpoints == NULL || s->wanted == NULL || s->logits == NULL) {
         return report(error, CELLAR_NO_MEMORY, -1, "no memory for %zu answers at once", n_slots);
     }
     cellar_status status = list_ends(s, error);
-    return status == CELLAR_OK ? reuse_create(engine_memory(s->options.engine), &s->reuse, error)
-                               : status;
+    s->options.reuse.model = engine_model(s->options.engine);
+    return status == CELLAR_OK
+               ? reuse_create(engine_memory(s->options.engine), &s->options.reuse, &s->reuse, error)
+               : status;
 }
 
 static void free_all(scheduler *s)
 {
     reuse_destroy(s->reuse);
     free(s->slots);
+    free(s->left);
     free(s->tokens);
     free(s->seqs);
     free(s->checkpoints);
@@ -420,7 +428,7 @@ void scheduler_look_at_slot(const scheduler *s, uint32_t slot, scheduler_slot *o
     }
 }
 
-struct reuse *scheduler_reuse(scheduler *s)
+reuse *scheduler_reuse(scheduler *s)
 {
     return s->reuse;
 }
@@ -428,17 +436,4 @@ struct reuse *scheduler_reuse(scheduler *s)
 engine *scheduler_engine(scheduler *s)
 {
     return s->options.engine;
-}
-
-struct reuse_entry *scheduler_slot_entry(scheduler *s, uint32_t slot)
-{
-    reuse_entry *last = NULL;
-    for (size_t i = 0; s->slots[slot] == NULL && i < reuse_count(s->reuse); i++) {
-        reuse_entry *its = reuse_get(s->reuse, i);
-        if (!its->is_live && its->slot == (int64_t)slot &&
-            (last == NULL || its->used > last->used)) {
-            last = its;
-        }
-    }
-    return last;
 }

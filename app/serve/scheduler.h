@@ -14,15 +14,17 @@
 
 #include "engine/engine.h"
 #include "serve/job.h"
+#include "serve/reuse.h"
 #include "tokenizer/tokenizer.h"
 
 typedef struct scheduler_options {
     engine *engine; /* and tok outlive it */
     const tokenizer *tok;
-    uint32_t n_slots;   /* branches at work at once, >= 1 */
-    uint32_t n_context; /* most tokens of a prompt and its answer, 1..cells */
-    uint32_t n_chunk;   /* prompt tokens in a micro-batch in which somebody writes, >= 1 */
-    uint32_t n_queue;   /* branches that may wait */
+    uint32_t n_slots;    /* branches at work at once, >= 1 */
+    uint32_t n_context;  /* most tokens of a prompt and its answer, 1..cells */
+    uint32_t n_chunk;    /* prompt tokens in a micro-batch in which somebody writes, >= 1 */
+    uint32_t n_queue;    /* branches that may wait */
+    reuse_options reuse; /* `model` is filled in by scheduler_create */
 } scheduler_options;
 
 typedef struct scheduler scheduler;
@@ -44,16 +46,16 @@ typedef struct scheduler_counters {
     uint64_t n_steps;       /* micro-batches */
     uint64_t n_busy;        /* branches, summed over them */
     uint64_t n_most_tokens; /* most tokens that a branch ever had */
-    uint64_t n_jobs, n_branches_ended, n_cancelled, n_failed, n_set_aside, n_evicted;
+    uint64_t n_jobs, n_branches_ended, n_cancelled, n_failed, n_set_aside;
     double prompt_seconds, write_seconds;
     scheduler_reason reasons[SCHEDULER_REASONS];
-    uint32_t n_at_work, n_waiting; /* branches, now */
-    uint32_t n_cells, n_used;      /* of the largest group, now */
-    uint32_t n_retained;           /* sequences */
-    uint64_t bytes, budget_bytes;  /* of the memory, now */
+    uint32_t n_at_work, n_waiting;     /* branches, now */
+    uint32_t n_cells, n_used;          /* of the largest group, now */
+    cellar_library_statistics library; /* sequences that are retained, and where */
+    uint64_t bytes, budget_bytes;      /* of the memory, now */
 } scheduler_counters;
 
-/* Start it. CELLAR_NO_MEMORY, CELLAR_IO: no thread. */
+/* Start it. CELLAR_NO_MEMORY, CELLAR_IO: no thread; and what cellar_library_create says of the folder. */
 cellar_status scheduler_create(const scheduler_options *options, scheduler **out,
                                cellar_error *error);
 
@@ -95,10 +97,7 @@ typedef struct scheduler_slot {
 } scheduler_slot;
 
 void scheduler_look_at_slot(const scheduler *s, uint32_t slot, scheduler_slot *out);
-struct reuse *scheduler_reuse(scheduler *s);
+reuse *scheduler_reuse(scheduler *s);
 engine *scheduler_engine(scheduler *s);
-
-/* What was retained last in this slot; NULL: nothing, or it is busy. */
-struct reuse_entry *scheduler_slot_entry(scheduler *s, uint32_t slot);
 
 #endif /* APP_SCHEDULER_H */

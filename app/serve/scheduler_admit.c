@@ -28,16 +28,6 @@ static uint32_t count_of_client(const scheduler *s, uint64_t client)
     return n;
 }
 
-static size_t common(const branch *a, const branch *b)
-{
-    const size_t most = a->n_tokens - 1 < b->n_tokens ? a->n_tokens - 1 : b->n_tokens;
-    size_t n = 0;
-    while (n < most && a->tokens[n] == b->tokens[n]) {
-        n++;
-    }
-    return n;
-}
-
 static void add_mark(branch *b, size_t at)
 {
     for (uint32_t i = 0; i < b->n_marks; i++) {
@@ -50,53 +40,45 @@ static void add_mark(branch *b, size_t at)
     }
 }
 
+static reuse_answer look(const scheduler *s, const branch *b)
+{
+    const job_request *r = &b->job->request;
+    return reuse_look(s->reuse, r->owner, r->salt, b->tokens, b->n_tokens);
+}
+
 /* Is somebody reading what this one would have to read too? Then it asks to part from it there. */
 static bool has_to_follow(const scheduler *s, const branch *b)
 {
     if (b->job->request.starts_cold) {
         return false;
     }
-    for (uint32_t i = 0; i < s->options.n_slots; i++) {
+    const reuse_answer answer = look(s, b);
+    for (uint32_t i = 0; answer.n_coming > answer.n_reusable && i < s->options.n_slots; i++) {
         branch *its = s->slots[i];
-        if (its == NULL || !its->is_reading ||
-            strcmp(its->entry->owner, b->job->request.owner) != 0) {
-            continue;
-        }
-        const size_t n = common(b, its);
-        const size_t worth = its->job == b->job ? 1 : WORTH_WAITING;
-        if (n > its->n_held && n >= worth &&
-            n > reuse_look(s->reuse, b->job->request.owner, b->tokens, b->n_tokens)) {
-            add_mark(its, n);
+        const bool is_it = its != NULL && its->is_reading && its->entry->seq == answer.coming;
+        if (is_it && answer.n_coming >= (its->job == b->job ? 1 : WORTH_WAITING)) {
+            add_mark(its, answer.n_coming);
             return true;
         }
     }
     return false;
 }
 
-/* The slot for it; n_slots: none is free. A free one in which nothing is retained comes first. */
-static uint32_t slot_for(scheduler *s, const branch *b)
+/* The slot for it; n_slots: none is free. Of free ones that which was left first. */
+static uint32_t slot_for(const scheduler *s, const branch *b)
 {
     const int64_t wanted = b->job->request.slot;
     const uint32_t none = s->options.n_slots;
     if (wanted >= 0) {
         return (uint64_t)wanted < none && s->slots[wanted] == NULL ? (uint32_t)wanted : none;
     }
-    uint32_t oldest = none;
-    uint64_t used = 0;
+    uint32_t best = none;
     for (uint32_t i = 0; i < none; i++) {
-        if (s->slots[i] != NULL) {
-            continue;
-        }
-        const reuse_entry *last = scheduler_slot_entry(s, i);
-        if (last == NULL) {
-            return i;
-        }
-        if (oldest == none || last->used < used) {
-            oldest = i;
-            used = last->used;
+        if (s->slots[i] == NULL && (best == none || s->left[i] < s->left[best])) {
+            best = i;
         }
     }
-    return oldest;
+    return best;
 }
 
 static branch *choose(scheduler *s)
@@ -130,26 +112,21 @@ static uint64_t count_free(const scheduler *s)
                : 0;
 }
 
-/* Make room for it as far as what is retained allows. What it will take over is looked up anew. */
+/* Make room for it as far as what is retained allows. What is stored elsewhere needs cells too. */
 static bool has_room(scheduler *s, const branch *b)
 {
-    uint64_t others = 0;
+    const job_request *r = &b->job->request;
+    uint64_t n = 0;
     for (uint32_t i = 0; i < s->options.n_slots; i++) {
         const branch *its = s->slots[i];
-        others += its != NULL ? cells_for(s, its->n_tokens - its->n_held) : 0;
+        n += its != NULL ? cells_for(s, its->n_tokens - its->n_held) : 0;
     }
-    for (;;) {
-        const size_t n_held = b->job->request.starts_cold
-                                  ? 0
-                                  : reuse_look(s->reuse, b->job->request.owner, b->tokens,
-                                               b->n_tokens);
-        if (count_free(s) >= cells_for(s, b->n_tokens - n_held) + others) {
-            return true;
-        }
-        if (!reuse_evict(s->reuse)) {
-            return s->n_at_work == 0;
-        }
-    }
+    const reuse_answer answer = look(s, b);
+    const bool is_there = answer.is_in_cells && !r->starts_cold;
+    n += cells_for(s, b->n_tokens - (is_there ? answer.n_reusable : 0));
+    return s->is_states_only || count_free(s) >= n ||
+           reuse_makes_room(s->reuse, r->owner, r->salt, b->tokens, b->n_tokens, (size_t)n) ||
+           s->n_at_work == 0;
 }
 
 /* ---- letting in ----------------------------------------------------------------------------- */
@@ -169,25 +146,29 @@ static void count_reason(scheduler *s, const branch *b)
 }
 
 /* What it takes over, and what it says of that: the first time it is admitted counts. */
-static void take_over(scheduler *s, branch *b)
+static cellar_status take_over(scheduler *s, branch *b, cellar_error *error)
 {
-    reuse_answer answer = {.reason = "disabled", .diverged_at = -1};
-    if (!b->job->request.starts_cold || b->was_admitted) {
-        reuse_take(s->reuse, b->entry, b->tokens, b->n_tokens, &answer);
+    const job_request *r = &b->job->request;
+    const bool is_cold = r->starts_cold && !b->was_admitted;
+    reuse_answer answer;
+    const cellar_status status = reuse_begin(s->reuse, r->owner, r->salt, b->tokens, b->n_tokens,
+                                             is_cold ? 0 : b->n_tokens - 1, &b->entry, &answer,
+                                             error);
+    if (status != CELLAR_OK) {
+        return status;
     }
     b->n_held = answer.n_reused;
-    reuse_set(b->entry, b->tokens, b->n_held);
     if (!b->was_admitted) {
-        b->report.n_reusable = answer.n_reusable;
+        b->report.n_reusable = is_cold ? 0 : answer.n_reusable;
         b->report.n_reused = answer.n_reused;
-        b->report.source = answer.source;
-        b->report.reason = answer.reason;
-        b->report.diverged_at = answer.diverged_at;
+        b->report.source = answer.n_reused > 0 ? answer.source : JOB_SOURCE_NONE;
+        b->report.reason = is_cold ? "disabled" : answer.reason;
+        b->report.diverged_at = is_cold ? -1 : answer.diverged_at;
         b->report.wait_seconds = job_now() - b->job->made;
         s->counters.n_reused += answer.n_reused;
         count_reason(s, b);
-        s->n_first_admitted++;
     }
+    return CELLAR_OK;
 }
 
 static void let_in(scheduler *s, branch *b)
@@ -195,17 +176,15 @@ static void let_in(scheduler *s, branch *b)
     cellar_error error = {.status = CELLAR_OK};
     const uint32_t slot = slot_for(s, b);
     branch_list_remove(&s->waiting, b);
-    if (reuse_open(s->reuse, b->job->request.owner, &b->entry, &error) != CELLAR_OK) {
-        s->n_first_admitted += !b->was_admitted;
+    s->n_first_admitted += !b->was_admitted;
+    if (take_over(s, b, &error) != CELLAR_OK) {
         b->report.error = error;
         scheduler_finish(s, b, JOB_FAILED);
         return;
     }
     b->slot = slot;
     b->report.slot = slot;
-    b->entry->slot = slot;
     b->is_reading = true;
-    take_over(s, b);
     b->was_admitted = true;
     b->admitted = job_now();
     s->counters.n_jobs += b->choice == 0 && b->report.n_set_aside == 0;

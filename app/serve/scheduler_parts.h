@@ -46,6 +46,8 @@ struct scheduler {
     reuse *reuse;
     branch_list waiting; /* by age; those that were set aside are older than those that come in */
     branch **slots;      /* [n_slots] at work; NULL: idle */
+    uint64_t *left;      /* [n_slots] the larger, the later a branch left it; 0: never used */
+    uint64_t n_left;
     uint32_t n_at_work;
     uint64_t next_order;
     scheduler_counters counters;

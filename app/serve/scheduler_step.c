@@ -128,7 +128,12 @@ static cellar_status compute(scheduler *s, branch *only, uint32_t *n_tokens, cel
     batch.tokens = s->tokens;
     batch.seqs = s->seqs;
     batch.checkpoints = s->checkpoints;
-    return engine_decode(s->options.engine, &batch, s->wanted, n_wanted, s->logits, error);
+    cellar_status status = engine_decode(s->options.engine, &batch, s->wanted, n_wanted, s->logits,
+                                         error);
+    if (status == CELLAR_FULL && reuse_makes_fit(s->reuse, &batch)) {
+        status = engine_decode(s->options.engine, &batch, s->wanted, n_wanted, s->logits, error);
+    }
+    return status;
 }
 
 /* ---- what follows --------------------------------------------------------------------------- */
@@ -194,7 +199,7 @@ static void take_results(scheduler *s, branch *only)
                 : 0;
         b->n_held += b->n_in_batch;
         b->n_in_batch = 0;
-        reuse_set(b->entry, b->tokens, b->n_held);
+        reuse_tell(s->reuse, b->entry, b->tokens, b->n_held);
         b->report.n_read += n_of_prompt;
         s->counters.n_prompt += n_of_prompt;
         if (n_of_prompt > 0) {
@@ -246,10 +251,10 @@ static bool leave_readers_out(scheduler *s)
     return has_writers && has_readers;
 }
 
-/* The memory is full: more room, or less in the batch; false: one branch is left, and ends. */
+/* The memory is full: less in the batch, or one branch less; false: one is left, and ends. */
 static bool make_way(scheduler *s)
 {
-    if (reuse_evict(s->reuse) || leave_readers_out(s)) {
+    if (leave_readers_out(s)) {
         return true;
     }
     branch *victim = choose_victim(s);

@@ -35,7 +35,8 @@ cellar_status server_start(server *s, uint32_t n_chunk, uint32_t n_queue, cellar
                                        .n_slots = s->n_slots,
                                        .n_context = s->n_context,
                                        .n_chunk = n_chunk,
-                                       .n_queue = n_queue};
+                                       .n_queue = n_queue,
+                                       .reuse = s->reuse};
     s->started = (int64_t)time(NULL);
     s->id_seed = server_fresh_seed() << 32 ^ (uint64_t)s->started;
     atomic_init(&s->next_id, 0);
@@ -60,6 +61,26 @@ void server_new_id(server *s, const char *prefix, char id[SERVER_ID_BYTES])
     uint64_t state = s->id_seed + atomic_fetch_add(&s->next_id, 1);
     const uint64_t a = random_source_split(&state), b = random_source_split(&state);
     snprintf(id, SERVER_ID_BYTES, "%.15s%016" PRIx64 "%08" PRIx32, prefix, a, (uint32_t)b);
+}
+
+/* 64 bits of a text, by FNV-1a from another beginning for each half, mixed. */
+static uint64_t hash(const char *text, uint64_t seed)
+{
+    uint64_t state = 0xcbf29ce484222325u ^ seed;
+    for (; *text != '\0'; text++) {
+        state = (state ^ (unsigned char)*text) * 0x100000001b3u;
+    }
+    return random_source_split(&state);
+}
+
+void server_owner(const http_request *request, char owner[SERVER_OWNER_BYTES])
+{
+    const char *key = http_key(request);
+    owner[0] = '\0';
+    if (key != NULL) {
+        snprintf(owner, SERVER_OWNER_BYTES, "key:%016" PRIx64 "%016" PRIx64, hash(key, 0),
+                 hash(key, 0x5bd1e995u));
+    }
 }
 
 /* ---- bodies and errors ---------------------------------------------------------------------- */

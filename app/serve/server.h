@@ -30,7 +30,7 @@ typedef struct server {
     int64_t seed;              /* -1: a fresh one for each request */
     int64_t n_predict;         /* where a request says nothing; -1: as many as fit */
     uint32_t n_slots, n_context;
-    bool shares_prefixes; /* between keys */
+    reuse_options reuse; /* but its model */
     bool shows_slots, shows_metrics;
     bool logs, logs_json;
 
@@ -56,6 +56,10 @@ void server_log(server *s, const http_request *request, unsigned status, double 
 /* ---- for endpoints -------------------------------------------------------------------------- */
 
 #define SERVER_ID_BYTES 40u
+#define SERVER_OWNER_BYTES 40u
+
+/* Whose a request is, as the prefix library knows it: a hash of its key; without keys "". */
+void server_owner(const http_request *request, char owner[SERVER_OWNER_BYTES]);
 
 /* A new id, `prefix` and 24 digits. */
 void server_new_id(server *s, const char *prefix, char id[SERVER_ID_BYTES]);
