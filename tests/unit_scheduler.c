@@ -469,6 +469,12 @@ static void a_long_prompt_does_not_hold_up_a_writer(void **state)
     rig_destroy(&r);
 }
 
+static void pause_ms(long ms)
+{
+    const struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+    nanosleep(&time, NULL);
+}
+
 static void what_nobody_takes_is_not_computed(void **state)
 {
     (void)state;
@@ -476,14 +482,15 @@ static void what_nobody_takes_is_not_computed(void **state)
     job_request request = request_for(prompts[0], 0, 8000);
     request.ignore_end = true;
     job *j = submit_request(&r, request);
-    /* wait until it stands still */
-    uint64_t n_before = 1, n = 0;
-    for (int i = 0; i < 600 && (n == 0 || n != n_before); i++) {
-        n_before = n;
-        struct timespec pause = {.tv_nsec = 100000000};
-        nanosleep(&pause, NULL);
+    /* it stands still when nobody has room for more */
+    uint64_t n = 0;
+    for (int i = 0; i < 1200 && n < JOB_MOST_PIECES; i++) {
+        pause_ms(100);
         n = scheduler_count(r.scheduler).n_written;
     }
+    assert_int_equal(n, JOB_MOST_PIECES);
+    pause_ms(200);
+    n = scheduler_count(r.scheduler).n_written;
     assert_int_equal(n, JOB_MOST_PIECES);
     /* others go on beside it, and so does it when it is taken from */
     words w;

@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include <dirent.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -261,9 +262,97 @@ static void a_slot_can_be_saved_and_restored(void **state)
     static const char *const made[] = {"a", "noise", "link"};
     for (size_t i = 0; i < 3; i++) {
         snprintf(path, sizeof path, "%s/%s", folder, made[i]);
-        unlink(path);
+        assert_int_equal(unlink(path), 0);
     }
     assert_int_equal(rmdir(folder), 0); /* nothing else was left there */
+}
+
+/* Ask for a princess, and say where her beginning came from. */
+static http_answer ask_of_princess(const served *its, int n_predict)
+{
+    char body[256];
+    snprintf(body, sizeof body,
+             "{\"prompt\":\"Once upon a time there was a princess who lived in a castle\","
+             "\"n_predict\":%d,\"temperature\":0,\"ignore_eos\":true}",
+             n_predict);
+    const http_answer a = http_ask(its, "POST", "/completion", NULL, body);
+    assert_int_equal(a.status, 200);
+    return a;
+}
+
+static void remove_folder(const char *folder)
+{
+    DIR *list = opendir(folder);
+    char path[512];
+    for (struct dirent *its = readdir(list); its != NULL; its = readdir(list)) {
+        snprintf(path, sizeof path, "%s/%s", folder, its->d_name);
+        unlink(path);
+    }
+    closedir(list);
+    assert_int_equal(rmdir(folder), 0);
+}
+
+static void what_leaves_the_cells_comes_back(void **state)
+{
+    (void)state;
+    served its;
+    served_options options = served_defaults();
+    options.n_cells = 128;
+    options.reuse.ram_bytes = 1 << 24;
+    served_start(&its, &options);
+    http_answer first = ask_of_princess(&its, 20);
+    /* others need the cells */
+    for (int i = 0; i < 4; i++) {
+        char body[128];
+        snprintf(body, sizeof body, "{\"prompt\":[1,%d,%d],\"n_predict\":90,\"ignore_eos\":true}",
+                 300 + i, 400 + i);
+        http_answer a = http_ask(&its, "POST", "/completion", NULL, body);
+        assert_int_equal(a.status, 200);
+        http_forget(&a);
+    }
+    assert_true(scheduler_count(its.server.scheduler).library.n_to_ram > 0);
+    http_answer again = ask_of_princess(&its, 20);
+    assert_string_equal(json_text_at(again.json, "cellar.source"), "ram");
+    assert_string_equal(json_text_at(again.json, "cellar.reason"), "whole");
+    assert_int_equal(json_number_at(again.json, "timings.prompt_n"), 1);
+    assert_string_equal(json_text_at(again.json, "content"), json_text_at(first.json, "content"));
+    http_forget(&first);
+    http_forget(&again);
+    served_stop(&its);
+}
+
+static void a_restart_finds_what_was_read(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/cellar-cache-XXXXXX";
+    assert_non_null(mkdtemp(folder));
+    served its;
+    served_options options = served_defaults();
+    options.reuse.folder = folder;
+    options.reuse.disk_bytes = 1 << 24;
+    options.has_keys = false;
+    served_start(&its, &options);
+    http_answer first = ask_of_princess(&its, 20);
+    served_stop(&its);
+    served_start(&its, &options);
+    http_answer again = ask_of_princess(&its, 20);
+    assert_string_equal(json_text_at(again.json, "cellar.source"), "disk");
+    assert_int_equal(json_number_at(again.json, "timings.prompt_n"), 1);
+    assert_string_equal(json_text_at(again.json, "content"), json_text_at(first.json, "content"));
+    http_forget(&again);
+    served_stop(&its);
+    /* somebody else does not find it */
+    options.has_keys = true;
+    served_start(&its, &options);
+    again = http_ask(&its, "POST", "/completion", "X-Api-Key: first\r\n",
+                     "{\"prompt\":\"Once upon a time there was a princess\",\"n_predict\":1}");
+    assert_int_equal(again.status, 200);
+    assert_int_equal(json_number_at(again.json, "timings.cache_n"), 0);
+    assert_int_equal(json_number_at(again.json, "cellar.reusable"), 0);
+    http_forget(&again);
+    http_forget(&first);
+    served_stop(&its);
+    remove_folder(folder);
 }
 
 /* ---- many at once --------------------------------------------------------------------------- */
@@ -368,6 +457,8 @@ int main(void)
         cmocka_unit_test(slow_clients_do_not_stop_others),
         cmocka_unit_test(keys_are_asked_for),
         cmocka_unit_test(a_slot_can_be_saved_and_restored),
+        cmocka_unit_test(what_leaves_the_cells_comes_back),
+        cmocka_unit_test(a_restart_finds_what_was_read),
         cmocka_unit_test(many_clients_get_what_each_would_alone),
     };
     return cmocka_run_group_tests(tests, start_common, stop_common);

@@ -4,16 +4,22 @@
  * A round: errands, what came in, what was cancelled, admission, one micro-batch. Without work the thread
  * sleeps until somebody wakes it. A failure ends the branch that it happened to.
  */
+#define _POSIX_C_SOURCE 200809L
+
 #include "serve/scheduler.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "report.h"
 #include "serve/scheduler_parts.h"
 
 #define IDLE_BYTES (4u << 20) /* written at a time: so long somebody who comes may have to wait */
+#define IDLE_SECONDS 5.0      /* without work before that begins: a conversation may go on soon */
+#define AGAIN_SECONDS 0.05    /* between two such times */
 
 /* ---- lists ---------------------------------------------------------------------------------- */
 
@@ -149,14 +155,44 @@ static void run_errands(scheduler *s)
     }
 }
 
+/* With the lock: sleep until somebody wakes us, or for a while if there is something to tidy; false: that. */
+static bool sleep_until_woken(scheduler *s)
+{
+    if (s->is_tidy) {
+        pthread_cond_wait(&s->changed, &s->lock);
+        return true;
+    }
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += (long)((s->has_begun_to_tidy ? AGAIN_SECONDS : IDLE_SECONDS) * 1e9) %
+                     1000000000;
+    until.tv_sec += s->has_begun_to_tidy ? 0 : (time_t)IDLE_SECONDS;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    return pthread_cond_timedwait(&s->changed, &s->lock, &until) != ETIMEDOUT;
+}
+
+/* What evicting would have to write, and what shall outlast the server, is written while nobody waits. */
+static void tidy(scheduler *s, bool had_work, bool is_idle)
+{
+    if (had_work) {
+        s->is_tidy = s->options.reuse.folder == NULL;
+        s->has_begun_to_tidy = false;
+    } else if (is_idle) {
+        s->is_tidy = !reuse_persist(s->reuse, IDLE_BYTES);
+        s->has_begun_to_tidy = true;
+    }
+}
+
 static void *run_thread(void *argument)
 {
     scheduler *s = argument;
     bool has_work = true;
     pthread_mutex_lock(&s->lock);
     while (!s->is_stopping) {
-        while (!has_work && !s->was_woken && !s->is_stopping) {
-            pthread_cond_wait(&s->changed, &s->lock);
+        bool is_idle = false;
+        while (!has_work && !s->was_woken && !s->is_stopping && !is_idle) {
+            is_idle = !sleep_until_woken(s);
         }
         s->was_woken = false;
         run_errands(s);
@@ -164,8 +200,8 @@ static void *run_thread(void *argument)
         pthread_mutex_unlock(&s->lock);
         end_cancelled(s, false);
         scheduler_admit(s);
-        /* What evicting would have to write is written while there is nothing else to do. */
-        has_work = scheduler_step(s) || reuse_persist(s->reuse, IDLE_BYTES);
+        has_work = scheduler_step(s);
+        tidy(s, has_work, is_idle);
         count_memory(s);
         pthread_mutex_lock(&s->lock);
         s->published = s->counters;
