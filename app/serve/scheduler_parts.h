@@ -39,8 +39,8 @@ struct scheduler {
     bool is_closed, is_stopping;
     bool was_woken, was_joined;
     bool is_tidy, has_begun_to_tidy; /* of what could be written to disk */
-    atomic_uint n_live; /* branches that have not ended */
-    uint32_t n_queued;  /* branches that came in and were never admitted */
+    atomic_uint n_live;              /* branches that have not ended */
+    uint32_t n_queued;               /* branches that came in and were never admitted */
     scheduler_counters published;
 
     /* The thread's own. */
