@@ -6,11 +6,11 @@
  * numbers would give. Activations are not rounded.
  *
  * Two ways lead through that chain:
- *   several tokens   a tile of four rows is decoded into the first-level cache (packed.h, compiled for
- *                    these instructions) and then serves up to 96 tokens, six at a time: 4 x 6 sums, four
- *                    weights and an activation are 29 of the 32 registers. Sums are kept from tile to tile.
- *   few tokens       what counts is to read the rows fast: types with a simple layout are decoded in
- *                    registers, up to eight rows at once; the others a tile at a time.
+ *   several tokens   a tile of eight rows is decoded into the first-level cache and then serves many tokens
+ *                    (tiles_avx512.h).
+ *   few tokens       what counts is to read the rows fast: they are decoded in registers, up to eight at
+ *                    once.
+ * Types whose layout is less simple have a file of their own, matmul_packed_avx512.c.
  *
  * Nothing here fails. The caller has checked types and sizes.
  */
@@ -18,122 +18,10 @@
 
 #include <string.h>
 
-#include "lanes_avx512.h"
 #include "packed.h"
+#include "tiles_avx512.h"
 
-enum {
-    TILE = 768,          /* numbers decoded at a time: a multiple of every block */
-    ROWS_AT_ONCE = 4,    /* with six tokens: 24 sums in registers */
-    TOKENS_AT_ONCE = 96, /* that share a decoded tile: a multiple of six */
-    TOKEN_BYTES =
-        768 << 10, /* activations a stretch of tokens may have: they stay in the second level */
-    FEW = 8,       /* tokens for which weights are decoded in registers */
-};
-
-typedef void decode_function(float *to, const void *row, size_t n);
-
-/* A product that is under way. */
-typedef struct product {
-    decode_function *decode;
-    uint32_t block, block_bytes;
-    const unsigned char *w; /* the matrix */
-    size_t row_bytes, n_in;
-    const float *x; /* of the first of these tokens */
-    size_t x_stride;
-    float *y;
-    size_t y_stride;
-} product;
-
-/* Four rows' sums to four numbers that follow each other, or one row's to one. */
-ALWAYS_INLINE void wide_finish(float *y, const __m512 *sum, int rows)
-{
-    if (rows == 4)
-        _mm_storeu_ps(y, wide_sum4(sum));
-    else
-        *y = wide_sum(sum[0]);
-}
-
-/* ---- several tokens: tiles ------------------------------------------------------------------- */
-
-/* Rows of one tile, decoded and filled up with zeros to a whole chunk; and the sums so far. */
-typedef struct tiles {
-    float tile[ROWS_AT_ONCE][TILE];
-    __m512 sum[TOKENS_AT_ONCE][ROWS_AT_ONCE];
-} tiles;
-
-/* Continue the sums of some rows and tokens by n numbers from `at` on. Constants: rows, tokens. */
-ALWAYS_INLINE void multiply_block(tiles *t, int rows, int tokens, const product *p, size_t at,
-                                  size_t n, size_t token)
-{
-    const float *const x = p->x + token * p->x_stride + at;
-    __m512 sum[6][4];
-    foreach(u, tokens)
-        foreach(r, rows)
-            sum[u][r] = t->sum[token + (size_t)u][r];
-    size_t i = 0;
-    for (; i + WIDE <= n; i += WIDE) {
-        __m512 weight[4];
-        foreach(r, rows)
-            weight[r] = _mm512_loadu_ps(t->tile[r] + i);
-        foreach(u, tokens) {
-            const __m512 one = _mm512_loadu_ps(x + (size_t)u * p->x_stride + i);
-            foreach(r, rows)
-                sum[u][r] = _mm512_fmadd_ps(weight[r], one, sum[u][r]);
-        }
-    }
-    if (i < n)
-        foreach(u, tokens) {
-            const __m512 one = wide_rest(x + (size_t)u * p->x_stride + i, n - i);
-            foreach(r, rows)
-                sum[u][r] = _mm512_fmadd_ps(_mm512_loadu_ps(t->tile[r] + i), one, sum[u][r]);
-        }
-    foreach(u, tokens)
-        foreach(r, rows)
-            t->sum[token + (size_t)u][r] = sum[u][r];
-}
-
-/* All of `rows` rows from row i on, for n_tokens <= TOKENS_AT_ONCE tokens. */
-ALWAYS_INLINE void multiply_rows(tiles *t, int rows, const product *p, size_t i, size_t n_tokens)
-{
-    for (size_t u = 0; u < n_tokens; u++)
-        foreach(r, rows)
-            t->sum[u][r] = _mm512_setzero_ps();
-    for (size_t at = 0; at < p->n_in; at += TILE) {
-        const size_t n = p->n_in - at < TILE ? p->n_in - at : TILE;
-        for (int r = 0; r < rows; r++) {
-            const unsigned char *const row = p->w + (i + (size_t)r) * p->row_bytes;
-            p->decode(t->tile[r], row + at / p->block * p->block_bytes, n);
-            for (size_t end = n; end % WIDE != 0; end++)
-                t->tile[r][end] = 0;
-        }
-        size_t u = 0;
-        for (; u + 6 <= n_tokens; u += 6)
-            multiply_block(t, rows, 6, p, at, n, u);
-        for (; u + 2 <= n_tokens; u += 2)
-            multiply_block(t, rows, 2, p, at, n, u);
-        if (u < n_tokens) multiply_block(t, rows, 1, p, at, n, u);
-    }
-    for (size_t u = 0; u < n_tokens; u++)
-        wide_finish(p->y + u * p->y_stride + i, t->sum[u], rows);
-}
-
-/* Inlined for each type, so that the decoder is known. */
-ALWAYS_INLINE void multiply(product p, uint32_t first, uint32_t last, size_t n_tokens)
-{
-    const size_t fitting = TOKEN_BYTES / sizeof(float) / (p.n_in + 1) / 6 * 6;
-    const size_t most = fitting < 24 ? 24 : fitting < TOKENS_AT_ONCE ? fitting : TOKENS_AT_ONCE;
-    tiles t;
-    for (size_t done = 0, n; done < n_tokens; done += n) {
-        n = n_tokens - done < most ? n_tokens - done : most;
-        size_t i = first;
-        for (; i + ROWS_AT_ONCE <= last; i += ROWS_AT_ONCE)
-            multiply_rows(&t, ROWS_AT_ONCE, &p, i, n);
-        for (; i < last; i++)
-            multiply_rows(&t, 1, &p, i, n);
-        p.x += n * p.x_stride;
-        p.y += n * p.y_stride;
-    }
-}
+enum { FEW = 8 /* tokens for which weights are decoded in registers */ };
 
 /* ---- few tokens: in registers ---------------------------------------------------------------- */
 
@@ -180,13 +68,6 @@ ALWAYS_INLINE void load_32(int type, const unsigned char *block, __m512 chunk[2]
     chunk[1] = scaled(second, scale);
 }
 
-/* The next rows: the processor does not foresee this many short streams by itself. */
-ALWAYS_INLINE void prefetch_rows(const unsigned char *from, int rows, const product *p)
-{
-    const uintptr_t next = (uintptr_t)from + (size_t)rows * p->row_bytes;
-    _mm_prefetch((const char *)next, _MM_HINT_T0);
-}
-
 /* 32 numbers of each row, from x on: of types with blocks. */
 ALWAYS_INLINE void multiply_blocks(int type, __m512 (*sum)[8], int rows, int tokens,
                                    const product *p, const unsigned char *from, const float *x)
@@ -199,7 +80,7 @@ ALWAYS_INLINE void multiply_blocks(int type, __m512 (*sum)[8], int rows, int tok
     foreach(r, rows) {
         const unsigned char *const block = from + (size_t)r * p->row_bytes;
         __m512 chunk[2];
-        prefetch_rows(block, rows, p);
+        prefetch(block, (size_t)rows * p->row_bytes); /* short streams are not foreseen */
         load_32(type, block, chunk);
         foreach(u, tokens) {
             sum[u][r] = _mm512_fmadd_ps(chunk[0], low[u], sum[u][r]);
@@ -218,7 +99,7 @@ ALWAYS_INLINE void multiply_chunks(int type, __m512 (*sum)[8], int rows, int tok
         number[u] = _mm512_maskz_loadu_ps(mask, x + (size_t)u * p->x_stride);
     foreach(r, rows) {
         const unsigned char *const at = from + (size_t)r * p->row_bytes;
-        prefetch_rows(at, rows, p);
+        prefetch(at, (size_t)rows * p->row_bytes);
         const __m512 weight = load_plain(type, at, mask);
         foreach(u, tokens)
             sum[u][r] = _mm512_fmadd_ps(weight, number[u], sum[u][r]);
@@ -316,8 +197,8 @@ static void decode_q8_0(float *to, const void *row, size_t n)
                               uint32_t last, const float *x, size_t x_stride, uint32_t n_tokens,   \
                               float *y, size_t y_stride)                                           \
     {                                                                                              \
-        const product p = {decoder, block, block_bytes, w, row_bytes,                              \
-                           n_in,    x,     x_stride,    y, y_stride};                              \
+        const product p = {decoder, block, block_bytes, w, row_bytes, n_in,                        \
+                           0,       x,     x_stride,    y, y_stride};                              \
         if (n_tokens <= FEW)                                                                       \
             few;                                                                                   \
         else                                                                                       \
@@ -331,18 +212,11 @@ DEFINE_MATMUL(q8_0, decode_q8_0, 32, 34, multiply_by_few(CL_WEIGHT_Q8_0, &p, fir
 DEFINE_MATMUL(q4_0, packed_decode_q4_0, 32, 18,
               multiply_by_few(CL_WEIGHT_Q4_0, &p, first, last, n_tokens))
 
-#define DEFINE_BY_TILE(name, number, block, block_bytes)                                           \
-    DEFINE_MATMUL(name, packed_decode_##name, block, block_bytes,                                  \
-                  multiply(p, first, last, n_tokens))
-WEIGHTS_BY_TILE_ONLY(DEFINE_BY_TILE)
-
 void cl_matmul_fill_avx512(cl_matmul_table *table)
 {
     table->weight[CL_WEIGHT_F32] = (cl_weight){1, 4, decode_f32, matmul_f32};
     table->weight[CL_WEIGHT_F16] = (cl_weight){1, 2, decode_f16, matmul_f16};
     table->weight[CL_WEIGHT_BF16] = (cl_weight){1, 2, decode_bf16, matmul_bf16};
     table->weight[CL_WEIGHT_Q8_0] = (cl_weight){32, 34, decode_q8_0, matmul_q8_0};
-#define FILL(name, number, block, block_bytes)                                                     \
-    table->weight[number] = (cl_weight){block, block_bytes, packed_decode_##name, matmul_##name};
-    WEIGHTS_BY_TILE(FILL)
+    table->weight[CL_WEIGHT_Q4_0] = (cl_weight){32, 18, packed_decode_q4_0, matmul_q4_0};
 }

@@ -23,6 +23,7 @@ void cl_matmul_fill(cl_matmul_table *table, uint32_t mask)
     }
     if (usable & CL_CPU_AVX512) {
         cl_matmul_fill_avx512(table);
+        cl_matmul_packed_fill_avx512(table);
         cl_activate_fill_avx512(table);
     }
 #else

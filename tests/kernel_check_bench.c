@@ -280,10 +280,14 @@ static void bench_weights(const char *isa, workload *w, const cl_matmul_table *w
     static const struct {
         const char *kernel;
         int type;
-    } types[] = {{"matmul_f32", CL_WEIGHT_F32},
-                 {"matmul_f16", CL_WEIGHT_F16},
-                 {"matmul_bf16", CL_WEIGHT_BF16},
-                 {"matmul_q8_0", CL_WEIGHT_Q8_0}};
+    } types[] = {{"matmul_f32", CL_WEIGHT_F32},       {"matmul_f16", CL_WEIGHT_F16},
+                 {"matmul_bf16", CL_WEIGHT_BF16},     {"matmul_q8_0", CL_WEIGHT_Q8_0},
+                 {"matmul_q4_0", CL_WEIGHT_Q4_0},     {"matmul_q4_1", CL_WEIGHT_Q4_1},
+                 {"matmul_q5_0", CL_WEIGHT_Q5_0},     {"matmul_q5_1", CL_WEIGHT_Q5_1},
+                 {"matmul_q2_k", CL_WEIGHT_Q2_K},     {"matmul_q3_k", CL_WEIGHT_Q3_K},
+                 {"matmul_q4_k", CL_WEIGHT_Q4_K},     {"matmul_q5_k", CL_WEIGHT_Q5_K},
+                 {"matmul_q6_k", CL_WEIGHT_Q6_K},     {"matmul_iq4_nl", CL_WEIGHT_IQ4_NL},
+                 {"matmul_iq4_xs", CL_WEIGHT_IQ4_XS}, {"matmul_mxfp4", CL_WEIGHT_MXFP4}};
     static const uint32_t shapes[][3] = {{288, 288, 1},   {288, 768, 16},  {2048, 5632, 1},
                                          {2048, 2816, 2}, {2048, 2816, 4}, {2048, 512, 64},
                                          {4096, 192, 256}};
@@ -294,6 +298,7 @@ static void bench_weights(const char *isa, workload *w, const cl_matmul_table *w
             w->n_in = shapes[j][0];
             w->n_out = shapes[j][1];
             w->n_tokens = shapes[j][2];
+            if (w->n_in % w->weight->block != 0) continue;
             char text[64];
             snprintf(text, sizeof text, "%u x %u, %u tokens", w->n_in, w->n_out, w->n_tokens);
             const double numbers = (double)w->n_in * w->n_out;
