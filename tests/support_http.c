@@ -136,7 +136,7 @@ int http_connect(const served *its)
     const int s = socket(AF_INET, SOCK_STREAM, 0);
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(http_port(its->http))};
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    struct timeval limit = {.tv_sec = 30};
+    struct timeval limit = {.tv_sec = 300};
     assert_true(s >= 0);
     setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     assert_int_equal(connect(s, (const struct sockaddr *)&address, sizeof address), 0);
@@ -174,7 +174,7 @@ static bool read_more(int socket_, received *r)
         n = recv(socket_, r->bytes + r->n, r->capacity - r->n - 1, 0);
     } while (n < 0 && errno == EINTR);
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-        fail_msg("no answer within 30 seconds");
+        fail_msg("no answer within 300 seconds");
     }
     if (n <= 0) {
         return false;

@@ -54,7 +54,7 @@ http_answer http_ask(const served *its, const char *method, const char *path, co
                      const char *body);
 void http_forget(http_answer *answer);
 
-/* By hand: connect, send bytes, read an answer to its end. Blocking; a read gives up after 30 seconds. */
+/* By hand: connect, send bytes, read an answer to its end. Blocking; a read gives up after 300 seconds. */
 int http_connect(const served *its);
 void http_send(int socket, const char *bytes, size_t n);
 http_answer http_receive(int socket);

@@ -202,7 +202,7 @@ static void a_mixed_load_harms_nobody(void **state)
         }
     }
     assert_true(n_good > 0 && n_refused > 0);
-    for (int i = 0; i < 1000 && scheduler_load(its.server.scheduler) > 0; i++) {
+    for (int i = 0; i < 6000 && scheduler_load(its.server.scheduler) > 0; i++) {
         const struct timespec pause = {.tv_nsec = 10000000};
         nanosleep(&pause, NULL);
     }

@@ -65,7 +65,7 @@ static void a_client_that_goes_away_is_not_served(void **state)
         pause_ms(5);
         close(socket_);
     }
-    for (int i = 0; i < 200 && scheduler_load(its->server.scheduler) > 0; i++) {
+    for (int i = 0; i < 6000 && scheduler_load(its->server.scheduler) > 0; i++) {
         pause_ms(10);
     }
     assert_int_equal(scheduler_load(its->server.scheduler), 0);
@@ -124,6 +124,33 @@ static void what_is_no_http_harms_nobody(void **state)
     a = http_ask(its, "GET", "/health", NULL, NULL);
     assert_int_equal(a.status, 200);
     http_forget(&a);
+}
+
+/* Nesting far beyond what anybody needs: in what is known, in what is not, in what a template sees. */
+static void deep_bodies_harm_nobody(void **state)
+{
+    served *its = *state;
+    static const char *const around[] = {
+        "{\"prompt\":%s}", "{\"prompt\":\"a\",\"n_predict\":1,\"x\":%s}",
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"a\",\"x\":%s}]}"};
+    static const char *const paths[] = {"/completion", "/completion", "/apply-template"};
+    for (size_t depth = 1000; depth <= 100000; depth *= 10) {
+        char *deep = malloc(2 * depth + 1), *body = malloc(2 * depth + 200);
+        memset(deep, '[', depth);
+        memset(deep + depth, ']', depth);
+        deep[2 * depth] = '\0';
+        for (size_t i = 0; i < 3; i++) {
+            const char *hole = strstr(around[i], "%s");
+            snprintf(body, 2 * depth + 200, "%.*s%s%s", (int)(hole - around[i]), around[i], deep,
+                     hole + 2);
+            http_answer a = http_ask(its, "POST", paths[i], NULL, body);
+            assert_true(a.status == 200 || a.status == 400);
+            assert_true(a.status == 400 || i > 0);
+            http_forget(&a);
+        }
+        free(deep);
+        free(body);
+    }
 }
 
 /* ---- servers of their own ------------------------------------------------------------------- */
@@ -454,6 +481,7 @@ int main(void)
         cmocka_unit_test(a_client_that_goes_away_is_not_served),
         cmocka_unit_test(a_body_that_is_too_large_is_refused),
         cmocka_unit_test(what_is_no_http_harms_nobody),
+        cmocka_unit_test(deep_bodies_harm_nobody),
         cmocka_unit_test(slow_clients_do_not_stop_others),
         cmocka_unit_test(keys_are_asked_for),
         cmocka_unit_test(a_slot_can_be_saved_and_restored),

@@ -25,7 +25,7 @@
 #include "engine/sampler.h"
 
 #define JOB_MOST_CHOICES 128u
-#define JOB_MOST_PIECES 4096u /* that wait to be taken before the job is not computed any more */
+#define JOB_MOST_PIECES 1024u /* that wait to be taken before the job is not computed any more */
 
 typedef struct job_bias {
     cellar_token token;
