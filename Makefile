@@ -32,6 +32,8 @@ EXEC ?=
 ONLY ?=
 # Seconds for each fuzz target.
 TIME ?= 60
+# What the program is linked with besides libc. `APP_LIBS=` builds the tests that need no more than that.
+APP_LIBS ?= -Wl,--as-needed -ljansson -ledit -lmicrohttpd
 BUILTIN_MODEL ?= models/storyteller.gguf
 PROMPT ?= Once upon a time
 # Most tokens that `make run` writes; empty: until the model ends its story.
@@ -62,12 +64,14 @@ IN_APP := -Iinclude -Iapp -Ikernels
 IN_TESTS := -Iinclude -Iapp -Ikernels -Ilib -Itests -I.
 FLAGS_avx2 := -mavx2 -mfma -mf16c
 FLAGS_avx512 := $(FLAGS_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni \
-	-mprefer-vector-width=512
+	-mpclmul -mvpclmulqdq -mprefer-vector-width=512
+# NEON needs none: every AArch64 processor has it.
+FLAGS_armcrc := -march=armv8-a+crc
 
 compiler := $(shell $(CC) --version 2>/dev/null | head -n 1)
 machine := $(shell $(CC) -dumpmachine 2>/dev/null)
 configuration := $(CC) $(compiler) $(machine) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) $(REQUIRED) $(STRICT) \
-	$(SANITIZERS) $(IN_LIB) $(IN_APP) $(IN_TESTS) $(FLAGS_avx512)
+	$(SANITIZERS) $(IN_LIB) $(IN_APP) $(IN_TESTS) $(FLAGS_avx512) $(FLAGS_armcrc)
 quoted = '$(subst ','\'',$(1))'
 OUT := $(BUILD)/$(shell printf '%s' $(call quoted,$(configuration)) | cksum | awk '{ printf "%08x", $$1 }')
 
@@ -137,6 +141,7 @@ $(OUT)/examples/%.o: PLACE = -Iinclude
 $(call objects,$(strict_sources)): EXTRA = $(STRICT)
 %_avx2.o: EXTRA = $(FLAGS_avx2)
 %_avx512.o: EXTRA = $(FLAGS_avx512)
+%/crc32c_neon.o: EXTRA = $(FLAGS_armcrc)
 $(addprefix $(OUT)/,$(units)): TEST_LIBS = -lcmocka
 
 ifeq ($(V),1)
@@ -197,8 +202,7 @@ $(OUT)/libcellar.so: $(OUT)/libcellar.so.$(VERSION)
 $(programs) $(fuzz_programs): $(OUT)/libsupport.a $(OUT)/libapp.a $(OUT)/libcellar.a $(OUT)/sources.list
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
-	$(Q)$(link) $(FUZZER) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(TEST_LIBS) $(LDLIBS) -Wl,--as-needed \
-		-ljansson -ledit -lmicrohttpd -lm
+	$(Q)$(link) $(FUZZER) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(TEST_LIBS) $(LDLIBS) $(APP_LIBS) -lm
 
 # It is `cellar` that is tested there.
 $(OUT)/tests/chat_terminal: | $(program)
@@ -245,7 +249,7 @@ twice := $(filter %/scenarios %/golden.sh,$(test_programs) $(test_scripts))
 chosen = $(if $(ONLY),$(foreach t,$(1),$(if $(filter $(ONLY),$(basename $(notdir $(t)))),$(t))),$(1))
 test_list := $(call chosen,$(test_programs) $(test_scripts)) $(addsuffix @scalar,$(call chosen,$(twice)))
 test_needs := $(call chosen,$(test_programs)) \
-	$(if $(call chosen,$(test_scripts)),$(needed_by_scripts)) $(if $(ONLY),,$(libraries) $(program))
+	$(if $(strip $(call chosen,$(test_scripts))),$(needed_by_scripts)) $(if $(ONLY),,$(libraries) $(program))
 
 all_tests := $(basename $(notdir $(test_programs) $(test_scripts)))
 unknown_tests = $(strip $(foreach t,$(ONLY),$(if $(filter $(t),$(all_tests)),,$(t))))
@@ -259,9 +263,13 @@ check: $(test_needs) $(if $(is_default),$(if $(ONLY),,links))
 
 test: check
 
-.PHONY: symbols installcheck lint format valgrind nightly programs
+.PHONY: symbols installcheck lint format valgrind nightly programs aarch64-check
 symbols: $(libraries) $(OUT)/libapp.a
 	@OUT=$(OUT) tests/symbols.sh
+
+# With a cross compiler and an emulator; installs nothing, and says so where one of them is missing.
+aarch64-check:
+	@MAKE="$(MAKE)" tests/aarch64.sh
 
 installcheck: all
 	@OUT=$(OUT) MAKE="$(MAKE)" CC="$(CC)" CXX="$(CXX)" SANITIZERS="$(SANITIZERS)" tests/install.sh
@@ -339,6 +347,7 @@ make bench            build and run the measurements
 make fuzz TIME=60     fuzz every parser for TIME seconds (clang)
 make valgrind         the core's tests under valgrind
 make symbols          only our own names are exported; no AVX outside its files
+make aarch64-check    cross-compile for AArch64, run the core's tests in an emulator
 make installcheck     install to a scratch folder, build a foreign program against it
 make lint             format, whitespace, include directions, lengths
 make format           let clang-format 14 write what lint would complain about

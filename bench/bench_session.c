@@ -30,7 +30,7 @@ enum {
     KV_HEADS = 2,
     SIZE = 64,
     UBATCH = 512,
-    TOKENS = 8192,   /* saved and loaded */
+    TOKENS = 20480,  /* saved and loaded */
     RESUMED = 32768, /* of the conversation that is resumed */
     PIECE = 1 << 20  /* bytes that are read and written at once */
 };

@@ -9,7 +9,7 @@
  * come first. With no tokens of its own an input of kind 0 meets a fixed vocabulary.
  *
  * Checked: every id is in range; decoded with its special tokens the text is the same bytes (a
- * unigram model's normalised text excepted, and U+2581 where it stands for a space; a composing
+ * unigram model's and WordPiece's text excepted, and U+2581 where it stands for a space; a composing
  * pre-tokenizer gives text of the same composed form); the pieces as
  * a stream of UTF-8 do not depend on where they are cut; a pre-tokenizer takes linear steps. A
  * vocabulary may be refused, and then that is all.
@@ -121,6 +121,7 @@ enum kinds {
     KIND_UNIGRAM,      /* with a table of replacements whose values are in range */
     KIND_ANY_CHARSMAP, /* with any bytes as the table */
     KIND_GREEDY,       /* RWKV */
+    KIND_WORD_PIECE,   /* BERT */
 };
 
 /* What is left of the input. */
@@ -292,6 +293,27 @@ static made_tokenizer make_greedy(input *in, size_t n)
     return made;
 }
 
+static made_tokenizer make_word_piece(input *in, size_t n, bool adds_space)
+{
+    size_t used = 0;
+    token_table table = read_tokens(in->data, in->size, n, &used);
+    take(in, used);
+    token_table_add(&table,
+                    "\xE2\x96\x81"
+                    "fox",
+                    6, 0.0f, TOKEN_NORMAL);
+    token_table_add(&table, "es", 2, 0.0f, TOKEN_NORMAL);
+    gguf_writer *writer = gguf_writer_create(3);
+    gguf_writer_add_string(writer, "tokenizer.ggml.model", "bert");
+    token_table_write_texts(&table, writer);
+    token_table_write_types(&table, writer);
+    gguf_writer_add_u32(writer, "tokenizer.ggml.unknown_token_id", 0);
+    gguf_writer_add_bool(writer, "tokenizer.ggml.add_space_prefix", adds_space);
+    made_tokenizer made = made_tokenizer_create(NULL, writer);
+    token_table_free(&table);
+    return made;
+}
+
 static const char *pre_by_number(uint8_t number)
 {
     size_t n = 0;
@@ -314,6 +336,8 @@ static made_tokenizer make_kind(enum kinds kind, uint8_t number, input *in, size
     case KIND_UNIGRAM:
     case KIND_ANY_CHARSMAP:
         return make_unigram(in, n, number, kind == KIND_ANY_CHARSMAP, adds_space);
+    case KIND_WORD_PIECE:
+        return make_word_piece(in, n, adds_space);
     default:
         return make_greedy(in, n);
     }
@@ -372,7 +396,8 @@ static void check_text(const tokenizer *tok, const cellar_token *ids, size_t n, 
     size_t n_bytes;
     REQUIRE(tokenizer_decode(tok, ids, n, true, &back, &n_bytes, NULL) == CELLAR_OK);
     const bool is_exact = kind == KIND_BYTES || kind == KIND_ANY_MERGES || kind == KIND_GREEDY;
-    const bool is_lossy = kind == KIND_UNIGRAM || kind == KIND_ANY_CHARSMAP;
+    const bool is_lossy = kind == KIND_UNIGRAM || kind == KIND_ANY_CHARSMAP ||
+                          kind == KIND_WORD_PIECE;
     if (composes) {
         check_composed(text, length, back, n_bytes);
     } else if (is_exact || (!is_lossy && !has_lower_block(text, length))) {

@@ -35,7 +35,18 @@ void cl_kernels_fill(cl_kernels *table, uint32_t mask)
     if (usable & CL_CPU_AVX512) {
         cl_attend_fill_avx512(table);
         cl_rows_fill_avx512(table);
+        if (cl_cpu_detect() & CL_CPU_VPCLMUL) cl_crc32c_fill_avx512(table);
         table->isa = "avx512";
+    }
+#elif defined(__aarch64__)
+    if (usable & CL_CPU_NEON) {
+        cl_attend_fill_neon(table);
+        cl_rope_fill_neon(table);
+        cl_rows_fill_neon(table);
+        cl_quants_fill_neon(table);
+        cl_hadamard_fill_neon(table);
+        if (cl_cpu_has_crc32c()) cl_crc32c_fill_neon(table);
+        table->isa = "neon";
     }
 #else
     (void)usable;

@@ -26,9 +26,14 @@
 #define CL_CPU_AVX2 1u   /* AVX2 + FMA + F16C + SSE4.2, usable under this operating system */
 #define CL_CPU_AVX512 2u /* AVX-512 F, BW, DQ, VL and VNNI; never without AVX2 */
 #define CL_CPU_NEON 4u   /* AArch64, which always has it */
+/* Only found, never asked for: AVX-512 with products without carries, which its checksum needs. */
+#define CL_CPU_VPCLMUL 8u
 
 /* What this processor and operating system can run, as CL_CPU_* bits. */
 uint32_t cl_cpu_detect(void);
+
+/* Whether AArch64 has the CRC-32C instructions, which are optional before Armv8.1. Elsewhere 0. */
+int cl_cpu_has_crc32c(void);
 
 /* ---- attention, rotation, rows, checksums: used by libcellar --------------------------------- */
 
@@ -176,24 +181,33 @@ void cl_matmul_fill(cl_matmul_table *table, uint32_t mask);
 void cl_attend_fill_scalar(cl_kernels *table);
 void cl_attend_fill_avx2(cl_kernels *table);
 void cl_attend_fill_avx512(cl_kernels *table);
+void cl_attend_fill_neon(cl_kernels *table);
 void cl_rope_fill_scalar(cl_kernels *table);
 void cl_rope_fill_avx2(cl_kernels *table);
+void cl_rope_fill_neon(cl_kernels *table);
 void cl_rows_fill_scalar(cl_kernels *table);
 void cl_rows_fill_avx2(cl_kernels *table);
 void cl_rows_fill_avx512(cl_kernels *table);
+void cl_rows_fill_neon(cl_kernels *table);
 void cl_quants_fill_scalar(cl_kernels *table);
 void cl_quants_fill_avx2(cl_kernels *table);
+void cl_quants_fill_neon(cl_kernels *table);
 void cl_hadamard_fill_scalar(cl_kernels *table);
 void cl_hadamard_fill_avx2(cl_kernels *table);
+void cl_hadamard_fill_neon(cl_kernels *table);
 void cl_crc32c_fill_scalar(cl_kernels *table);
 void cl_crc32c_fill_avx2(cl_kernels *table);
+void cl_crc32c_fill_avx512(cl_kernels *table); /* needs CL_CPU_VPCLMUL too */
+void cl_crc32c_fill_neon(cl_kernels *table);
 void cl_activate_fill_scalar(cl_matmul_table *table);
 void cl_activate_fill_avx2(cl_matmul_table *table);
 void cl_activate_fill_avx512(cl_matmul_table *table);
+void cl_activate_fill_neon(cl_matmul_table *table);
 void cl_matmul_fill_scalar(cl_matmul_table *table);
 void cl_matmul_fill_avx2(cl_matmul_table *table);
 void cl_matmul_tiles_fill_avx2(cl_matmul_table *table);
 void cl_matmul_fill_avx512(cl_matmul_table *table);
 void cl_matmul_packed_fill_avx512(cl_matmul_table *table);
+void cl_matmul_fill_neon(cl_matmul_table *table);
 
 #endif /* CL_KERNELS_H */

@@ -6,9 +6,6 @@
  * is put together from loads of 16, 8 and 4 bytes and not by a masked load: whether lanes that are
  * masked out may fault at the end of a page is left open by AMD's manual, and under QEMU 7.2 they
  * do. Lanes are added in the tree of lanes.h, one vector or four at a time with equal results.
- *
- * Blocks of accumulators are written as small arrays with constant bounds, in functions that are
- * inlined with constant arguments; foreach() makes sure that both compilers keep them in registers.
  */
 #ifndef CL_LANES_AVX2_H
 #define CL_LANES_AVX2_H
@@ -17,20 +14,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "unroll.h"
+
 enum { LANES = 8 };
-
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
-
-/*
- * foreach (i, n): a loop over i < n for a small constant n, unrolled. clang needs "full": a plain
- * "unroll" comes too late to keep the arrays out of memory, and one it cannot do is no error.
- */
-#if defined(__clang__)
-#define foreach(i, n) _Pragma("clang loop unroll(full)") for (int i = 0; i < (n); i++)
-#pragma clang diagnostic ignored "-Wpass-failed"
-#else
-#define foreach(i, n) _Pragma("GCC unroll 16") for (int i = 0; i < (n); i++)
-#endif
 
 /* A mask of the first `count` lanes, count < 8. */
 ALWAYS_INLINE __m256 lanes_first(size_t count)

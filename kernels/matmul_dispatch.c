@@ -26,6 +26,11 @@ void cl_matmul_fill(cl_matmul_table *table, uint32_t mask)
         cl_matmul_packed_fill_avx512(table);
         cl_activate_fill_avx512(table);
     }
+#elif defined(__aarch64__)
+    if (usable & CL_CPU_NEON) {
+        cl_matmul_fill_neon(table);
+        cl_activate_fill_neon(table);
+    }
 #else
     (void)usable;
 #endif

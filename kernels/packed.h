@@ -286,16 +286,20 @@ static inline void packed_decode_iq4_xs(float *to, const void *row, size_t n)
     X(q4_0, CL_WEIGHT_Q4_0, 32, 18)                                                                \
     WEIGHTS_BY_TILE_ONLY(X)
 
-/* Those that no instruction set has a way of its own for. */
+/* Those that are decoded a tile at a time by every instruction set. */
 #define WEIGHTS_BY_TILE_ONLY(X)                                                                    \
+    X(q4_k, CL_WEIGHT_Q4_K, 256, 144)                                                              \
+    X(q6_k, CL_WEIGHT_Q6_K, 256, 210)                                                              \
+    WEIGHTS_AS_PACKED(X)
+
+/* And by the functions above. */
+#define WEIGHTS_AS_PACKED(X)                                                                       \
     X(q4_1, CL_WEIGHT_Q4_1, 32, 20)                                                                \
     X(q5_0, CL_WEIGHT_Q5_0, 32, 22)                                                                \
     X(q5_1, CL_WEIGHT_Q5_1, 32, 24)                                                                \
     X(q2_k, CL_WEIGHT_Q2_K, 256, 84)                                                               \
     X(q3_k, CL_WEIGHT_Q3_K, 256, 110)                                                              \
-    X(q4_k, CL_WEIGHT_Q4_K, 256, 144)                                                              \
     X(q5_k, CL_WEIGHT_Q5_K, 256, 176)                                                              \
-    X(q6_k, CL_WEIGHT_Q6_K, 256, 210)                                                              \
     X(iq4_nl, CL_WEIGHT_IQ4_NL, 32, 18)                                                            \
     X(iq4_xs, CL_WEIGHT_IQ4_XS, 256, 136)                                                          \
     X(mxfp4, CL_WEIGHT_MXFP4, 32, 17)

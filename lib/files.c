@@ -196,6 +196,15 @@ bool cl_files_read(int file, uint64_t offset, void *to, size_t size)
     return true;
 }
 
+bool cl_files_cut(int file, uint64_t size)
+{
+    int result;
+    do
+        result = ftruncate(file, (off_t)size);
+    while (result != 0 && errno == EINTR);
+    return result == 0;
+}
+
 bool cl_files_sync(int file, bool whole)
 {
     int result;

@@ -64,6 +64,9 @@ int cl_files_lock(int file);
 /* size bytes at offset; false: errno says why. */
 bool cl_files_read(int file, uint64_t offset, void *to, size_t size);
 
+/* Cut a file to so many bytes. */
+bool cl_files_cut(int file, uint64_t size);
+
 /* Wait until it is on the disk. `whole`: its times too, not only what reading needs. */
 bool cl_files_sync(int file, bool whole);
 

@@ -7,6 +7,7 @@
  *     session_model.c    MODEL: facts, groups and layers; written (session_model_read.c: read, compared)
  *     session_lists.c    SEQUENCES: run lists of sequences and checkpoints; written
  *     session_rows.c     ROWS: copied and converted, both ways
+ *     session_stream.c   ROWS: read and summed, on their way into memory
  *     session_write.c    a whole session, from front to back
  *     session_open.c     header, index, notes, logs: checked
  *     session_check.c    CELLS and SEQUENCES: read and held against each other

@@ -1,8 +1,9 @@
 /*
  * session_fetch.c: the rows of a session into the cells that were found for them.
  *
- * Section by section: read, its checksum compared, and only then copied, while it is still in the cache.
- * The memory's workers take sections in turns: who copies what changes nothing, for every section lands
+ * Section by section, each through a stream that sums it on its way (session_stream.h): that it was damaged
+ * is known when its rows are in their cells, and these are nobody's until all sections were found good.
+ * A section that lands in several pools is read for each of them. The memory's workers take sections in turns: who copies what changes nothing, for every section lands
  * in cells of its own, nobody's yet. Each has what it needs for itself, and everything is allocated
  * before they begin. Of several failures the one of the first section is reported, however they ran.
  *
@@ -17,9 +18,10 @@
 /* What one worker has for itself. */
 typedef struct copier {
     cl_row_reader reader;
-    uint32_t *at;          /* [n_parts] where it is in each landing */
-    unsigned char *buffer; /* for a section that has no address; NULL: they all have one */
-    cellar_status status;  /* of the section where it stopped */
+    cl_stream stream;
+    uint32_t *at;         /* [n_parts] where it is in each landing */
+    size_t buffer_bytes;  /* of the stream; 0: the session has an address */
+    cellar_status status; /* of the section where it stopped */
     uint32_t section;
     cellar_error error;
 } copier;
@@ -30,7 +32,7 @@ typedef struct copying {
     bool only_checks;
     copier *copiers; /* [n] */
     uint32_t n;
-    size_t buffer_bytes; /* of the largest section that is wanted; 0: no buffers */
+    uint64_t section_bytes; /* of the largest section that is wanted */
 } copying;
 
 /* ---- one section ----------------------------------------------------------------------------- */
@@ -70,33 +72,36 @@ static void label(const cl_landing *landing, const cl_saved_cells *from, uint32_
         }
 }
 
-static cellar_status copy_section(const cl_row_reader *reader, const cl_landing *landing,
-                                  const cl_saved_cells *cells, const unsigned char *bytes,
-                                  uint32_t *at, cellar_error *error)
+static cellar_status copy_section(copier *own, const cl_landing *landing,
+                                  const cl_saved_cells *cells, uint32_t *at)
 {
     const uint32_t tile = cl_rows_tile(landing->group->kind);
     cl_stretch stretches[2 * CL_SESSION_TILE + 1];
-    for (uint32_t i = 0; i < cells->count; i += tile) {
+    cl_stream_begin(&own->stream, &cells->rows);
+    for (uint32_t i = 0; i < cells->count && !own->stream.has_failed; i += tile) {
         uint32_t n = cells->count - i < tile ? cells->count - i : tile;
         uint32_t n_stretches = cl_landing_find(landing, cells->first + i, n, at, stretches);
-        if (!cl_rows_get(reader, bytes + i * reader->cell_bytes, stretches, n_stretches))
-            CL_FAIL(error, CELLAR_IO, cells->first + i,
+        if (!cl_rows_get(&own->reader, &own->stream, stretches, n_stretches) &&
+            !own->stream.has_failed)
+            CL_FAIL(&own->error, CELLAR_IO, cells->first + i,
                     "a store of group %u did not take the rows of a session",
                     landing->group->index);
         label(landing, cells, i, stretches, n_stretches);
     }
-    return CELLAR_OK;
+    return cl_stream_end(&own->stream, &cells->rows, &own->error);
 }
 
 static cellar_status do_section(const copying *c, copier *own, const cl_saved_cells *cells)
 {
     const cl_load *load = c->load;
-    const unsigned char *bytes;
-    CL_TRY(cl_session_read_section(load->session, &cells->rows, own->buffer, &bytes, &own->error));
-    for (uint32_t p = 0; p < load->n_parts && !c->only_checks; p++) {
+    if (c->only_checks) {
+        cl_stream_begin(&own->stream, &cells->rows);
+        return cl_stream_end(&own->stream, &cells->rows, &own->error);
+    }
+    for (uint32_t p = 0; p < load->n_parts; p++) {
         const cl_landing *landing = &load->landings[c->group * load->n_parts + p];
-        if (landing->is_taken)
-            CL_TRY(copy_section(&own->reader, landing, cells, bytes, &own->at[p], &own->error));
+        if (landing->is_taken && is_wanted(landing, cells))
+            CL_TRY(copy_section(own, landing, cells, &own->at[p]));
     }
     return CELLAR_OK;
 }
@@ -125,15 +130,15 @@ static uint32_t count_workers(const cl_load *load, uint32_t group)
     return may && load->memory->workers.n > 1 ? load->memory->workers.n : 1;
 }
 
-static size_t largest_section(const cl_load *load, uint32_t group)
+static uint64_t largest_section(const cl_load *load, uint32_t group)
 {
     const cl_saved_group *saved = &load->session->model.groups[group];
     uint64_t largest = 0;
-    for (uint32_t i = 0; i < saved->n_sections && !load->session->bytes.address; i++)
+    for (uint32_t i = 0; i < saved->n_sections; i++)
         if (saved->sections[i].rows.length > largest &&
             is_wanted_somewhere(load, group, &saved->sections[i]))
             largest = saved->sections[i].rows.length;
-    return (size_t)largest;
+    return largest;
 }
 
 static void close_copiers(copying *c)
@@ -141,7 +146,7 @@ static void close_copiers(copying *c)
     cl_alloc *alloc = c->load->alloc;
     for (uint32_t i = 0; i < c->n && c->copiers; i++) {
         copier *own = &c->copiers[i];
-        cl_alloc_put(alloc, CELLAR_BYTES_SCRATCH, own->buffer, c->buffer_bytes);
+        cl_alloc_put(alloc, CELLAR_BYTES_SCRATCH, own->stream.buffer, own->buffer_bytes);
         cl_alloc_put(alloc, CELLAR_BYTES_SCRATCH, own->at, c->load->n_parts * sizeof *own->at);
         if (!c->only_checks) cl_row_reader_close(&own->reader, alloc);
     }
@@ -158,10 +163,14 @@ static cellar_status open_copier(const copying *c, copier *own, cellar_error *er
     own->at = cl_alloc_get(alloc, CELLAR_BYTES_SCRATCH, places);
     if (!own->at) return cl_error_no_memory(error, "loading a session", places);
     memset(own->at, 0, places);
-    if (c->buffer_bytes == 0) return CELLAR_OK;
-    own->buffer = cl_alloc_get(alloc, CELLAR_BYTES_SCRATCH, c->buffer_bytes);
-    if (own->buffer) return CELLAR_OK;
-    return cl_error_no_memory(error, "a section of a session", c->buffer_bytes);
+    own->stream = (cl_stream){.bytes = &c->load->session->bytes,
+                              .kernels = &c->load->session->kernels};
+    if (own->stream.bytes->address) return CELLAR_OK;
+    own->buffer_bytes = cl_stream_size(c->section_bytes, own->reader.most_bytes);
+    own->stream.size = own->buffer_bytes;
+    own->stream.buffer = cl_alloc_get(alloc, CELLAR_BYTES_SCRATCH, own->buffer_bytes);
+    if (own->stream.buffer) return CELLAR_OK;
+    return cl_error_no_memory(error, "the rows of a session", own->buffer_bytes);
 }
 
 /* On failure too, close_copiers takes what there is. */
@@ -197,7 +206,7 @@ static cellar_status do_group(const cl_load *load, uint32_t group, bool only_che
                  .group = group,
                  .only_checks = only_checks,
                  .n = count_workers(load, group),
-                 .buffer_bytes = largest_section(load, group)};
+                 .section_bytes = largest_section(load, group)};
     cellar_status status = open_copiers(&c, error);
     if (status == CELLAR_OK) {
         if (c.n > 1)

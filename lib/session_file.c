@@ -138,6 +138,7 @@ static cellar_status make_temporary(const cl_place *at, char *name, int *out, ce
             *out = file;
         } else { /* somebody took it for a left one, in the moment before the lock */
             close(file);
+            clear_slot(at, slot); /* or it is there, and could not be looked at */
         }
     }
     if (*out >= 0) return CELLAR_OK;
@@ -322,7 +323,7 @@ static cellar_status add_sections(append *a, cl_session_commit *commit, cellar_e
     const uint64_t start = commit->length;
     cl_output out = {.file = a->file, .at = start};
     const cellar_writer writer = cl_files_writer(&out);
-    if (ftruncate(a->file, (off_t)start) != 0)
+    if (!cl_files_cut(a->file, start))
         return cl_files_fail(error, CELLAR_IO, "cut off what an append left", a->path, errno);
     const cellar_status status = a->add(a->context, &writer, commit, error);
     CL_TRY(cl_files_end(&out, status, a->path, error));
@@ -347,8 +348,8 @@ static cellar_status append_to(append *a, cl_file_identity *identity, cellar_err
         status = cl_files_fail(error, CELLAR_IO, "read back what was appended", a->path, errno);
     if (status != CELLAR_OK) {
         *identity = now;
-        const int is_left = ftruncate(a->file, (off_t)now.commit.length);
-        (void)is_left; /* then the next append cuts it off */
+        const bool is_cut = cl_files_cut(a->file, now.commit.length);
+        (void)is_cut; /* if not, the next append does it */
         return status;
     }
     next.generation = now.commit.generation + 1;

@@ -2,8 +2,8 @@
  * session_load.c: a session into a memory.
  *
  * The order of work is what keeps a failed load invisible: understand the options, compare the models, find
- * room and take free cells (nobody's yet), prepare lists and reserve what they go into, copy rows section
- * by section, each after its checksum (session_fetch.c); and only then, when nothing can fail any more, put the lists in place
+ * room and take free cells (nobody's yet), prepare lists and reserve what they go into, copy rows section by
+ * section and compare each checksum (session_fetch.c); and only then, when nothing can fail any more, put the lists in place
  * (session_commit.c). Whatever goes wrong before, cells and slots are let go of again.
  *
  * One exception needs care: where a window group lacked room, old cells of other sequences were given up.

@@ -81,6 +81,8 @@ static void add_kind(cl_row_reader *reader, const cl_rows *to, cellar_type type,
     kind->turn = from_turn == to_turn ? 0 : from_turn + to_turn; /* one of them is 0 */
     kind->is_same = type == to->type && kind->turn == 0;
     reader->cell_bytes += (uint64_t)to->n_heads * kind->from_bytes;
+    const size_t most = kind->is_same ? CL_ROWS_WRITTEN : kind->from_bytes;
+    if (most > reader->most_bytes) reader->most_bytes = most;
     if (kind->is_same) return;
     if (to->size > reader->n_numbers) reader->n_numbers = to->size;
     if (to->row_bytes > reader->raw_bytes) reader->raw_bytes = to->row_bytes;
@@ -129,7 +131,7 @@ void cl_row_reader_close(cl_row_reader *reader, cl_alloc *alloc)
 }
 
 /* Bytes as they are, n rows of each of n_heads heads that lie together. */
-static bool copy_rows(const cl_storage *storage, const cl_rows *rows, const unsigned char *from,
+static bool copy_rows(const cl_storage *storage, const cl_rows *rows, cl_stream *from,
                       uint32_t head, uint32_t n_heads, const cl_stretch *stretch)
 {
     const cl_buffer *buffer = cl_storage_buffer(storage, rows->store,
@@ -137,44 +139,51 @@ static bool copy_rows(const cl_storage *storage, const cl_rows *rows, const unsi
     size_t offset = cl_storage_offset(storage, rows, head, stretch->cell);
     size_t n = n_heads * stretch->len * rows->row_bytes;
     if (buffer->address) {
-        memcpy(buffer->address + offset, from, n);
+        cl_stream_copy(from, buffer->address + offset, n);
         return true;
     }
     const cellar_row_store *store = &storage->stores[rows->store];
-    return store->write(store->context, buffer->buffer, offset, from, n);
+    for (size_t some; n > 0; offset += some, n -= some) {
+        some = n < CL_ROWS_WRITTEN ? n : CL_ROWS_WRITTEN;
+        const unsigned char *bytes = cl_stream_take(from, some);
+        if (!bytes || !store->write(store->context, buffer->buffer, offset, bytes, some))
+            return false;
+    }
+    return true;
 }
 
-static bool convert_row(const cl_row_reader *reader, const cl_row_kind *kind,
-                        const unsigned char *from, uint32_t head, uint32_t cell)
+static bool convert_row(const cl_row_reader *reader, const cl_row_kind *kind, cl_stream *from,
+                        uint32_t head, uint32_t cell)
 {
+    const unsigned char *row = cl_stream_take(from, kind->from_bytes);
     float *numbers = reader->numbers;
+    if (!row) return false;
     if (kind->from_type == CELLAR_F32)
-        memcpy(numbers, from, kind->from_bytes);
+        memcpy(numbers, row, kind->from_bytes);
     else
-        reader->kernels->codec[kind->from_type].decode(numbers, from, kind->to->size);
+        reader->kernels->codec[kind->from_type].decode(numbers, row, kind->to->size);
     for (uint32_t i = 0; kind->turn > 0 && i < kind->to->size; i += kind->turn)
         reader->kernels->hadamard(numbers + i, kind->turn);
     return cl_storage_write(reader->storage, kind->to, reader->kernels, head, cell, numbers,
                             reader->raw);
 }
 
-/* Rows of one head for one stretch; *from moves behind them. */
+/* Rows of one head for one stretch. */
 static bool get_stretch(const cl_row_reader *reader, const cl_row_kind *kind, uint32_t head,
-                        const cl_stretch *stretch, const unsigned char **from)
+                        const cl_stretch *stretch, cl_stream *from)
 {
-    size_t n = stretch->len * kind->from_bytes;
-    const unsigned char *at = *from;
-    *from += n;
-    if (stretch->cell == CL_NO_CELL) return true;
-    if (kind->is_same) return copy_rows(reader->storage, kind->to, at, head, 1, stretch);
+    if (stretch->cell == CL_NO_CELL) {
+        cl_stream_skip(from, stretch->len * kind->from_bytes);
+        return true;
+    }
+    if (kind->is_same) return copy_rows(reader->storage, kind->to, from, head, 1, stretch);
     for (uint32_t i = 0; i < stretch->len; i++)
-        if (!convert_row(reader, kind, at + i * kind->from_bytes, head, stretch->cell + i))
-            return false;
+        if (!convert_row(reader, kind, from, head, stretch->cell + i)) return false;
     return true;
 }
 
-bool cl_rows_get(const cl_row_reader *reader, const unsigned char *from,
-                 const cl_stretch *stretches, uint32_t n)
+bool cl_rows_get(const cl_row_reader *reader, cl_stream *from, const cl_stretch *stretches,
+                 uint32_t n)
 {
     bool is_block = n == 1 && stretches->len == reader->storage->layout.cells_a_block &&
                     stretches->cell != CL_NO_CELL;
@@ -183,12 +192,11 @@ bool cl_rows_get(const cl_row_reader *reader, const unsigned char *from,
         uint32_t n_heads = kind->to->n_heads;
         if (is_block && kind->is_same) { /* the heads lie one behind the other */
             if (!copy_rows(reader->storage, kind->to, from, 0, n_heads, stretches)) return false;
-            from += n_heads * stretches->len * kind->from_bytes;
             continue;
         }
         for (uint32_t head = 0; head < n_heads; head++)
             for (uint32_t s = 0; s < n; s++)
-                if (!get_stretch(reader, kind, head, &stretches[s], &from)) return false;
+                if (!get_stretch(reader, kind, head, &stretches[s], from)) return false;
     }
     return true;
 }

@@ -12,6 +12,7 @@
 
 #include "session.h"
 #include "session_sink.h"
+#include "session_stream.h"
 
 /* Cells in a tile of a group. */
 uint32_t cl_rows_tile(cellar_layer_kind kind);
@@ -20,6 +21,8 @@ uint32_t cl_rows_tile(cellar_layer_kind kind);
  * Put one tile: the rows of the cells of stretches[n], none of which leaves a block. False: a store failed.
  */
 bool cl_rows_put(const cl_storage *storage, const cl_stretch *stretches, uint32_t n, cl_sink *sink);
+
+#define CL_ROWS_WRITTEN 131072u /* bytes that a store of the caller's is given at once, at most */
 
 /* One kind of row: as the file has it, and where it goes. */
 typedef struct cl_row_kind {
@@ -38,6 +41,7 @@ typedef struct cl_row_reader {
     float *numbers;     /* a row; NULL: nothing is converted */
     unsigned char *raw; /* the same row as it is stored */
     size_t n_numbers, raw_bytes;
+    size_t most_bytes;   /* that are taken from the stream in one piece, at most */
     uint64_t cell_bytes; /* of one cell in the file */
 } cl_row_reader;
 
@@ -48,10 +52,10 @@ cellar_status cl_row_reader_open(cl_row_reader *reader, const cl_saved_model *mo
 void cl_row_reader_close(cl_row_reader *reader, cl_alloc *alloc);
 
 /*
- * Rows of one tile into the cells of stretches[n], none of which leaves a block (cell CL_NO_CELL:
- * passed over); `from` has cell_bytes for each of them. False: a store failed.
+ * Rows of one tile, next in the stream, into the cells of stretches[n], none of which leaves a block
+ * (cell CL_NO_CELL: passed over). False: a store failed, or the stream.
  */
-bool cl_rows_get(const cl_row_reader *reader, const unsigned char *from,
-                 const cl_stretch *stretches, uint32_t n);
+bool cl_rows_get(const cl_row_reader *reader, cl_stream *from, const cl_stretch *stretches,
+                 uint32_t n);
 
 #endif /* CL_SESSION_ROWS_H */

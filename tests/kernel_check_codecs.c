@@ -293,8 +293,10 @@ static double plain_error(const float *x, double first)
     double sum = 0;
     for (size_t l = 0; l < 32; l++) {
         double best = INFINITY;
-        for (size_t i = 0; i < 16; i++)
-            best = fmin(best, fabs(x[l] + first / 127 * uneven[i]));
+        for (size_t i = 0; i < 16; i++) {
+            const double error = fabs(x[l] + first / 127 * uneven[i]);
+            if (error < best) best = error; /* gcc 12 for AArch64 cannot compile fmin() here */
+        }
         sum += best * best;
     }
     return sum;

@@ -130,8 +130,9 @@ static size_t bytes_of(const check *c, size_t n)
 static size_t length_of_trial(check *c, size_t trial)
 {
     const size_t n = size_of_trial(c, trial), block = type_of(c)->block;
+    const size_t most = c->is_quick && block > 32 ? 4 : 10; /* blocks */
     return n == 0 || block == 1 ? n
-           : trial < 70         ? (trial % 10 + 1) * block
+           : trial < 70         ? (trial % most + 1) * block
                                 : (n + block - 1) / block * block;
 }
 
@@ -173,11 +174,11 @@ static void decoding_is_exact(check *c)
     }
 }
 
-/* Each of the 2^16 halves or scales, infinities and NaN among them. */
+/* Each of the 2^16 halves or scales, infinities and NaN among them; in a quick run every eighth 64. */
 static void decoding_takes_every_pattern(check *c)
 {
     const size_t block = type_of(c)->block;
-    for (uint32_t first = 0; first < 65536; first += 64) {
+    for (uint32_t first = 0; first < 65536; first += c->is_quick ? 512 : 64) {
         begin(c);
         unsigned char *row = take(c, bytes_of(c, 64 * block), alignment_of(c), INPUT);
         for (size_t i = 0; i < bytes_of(c, 64 * block); i++)
@@ -283,7 +284,8 @@ static void products_do_not_depend_on_company(check *c)
 static void products_of_large_batches(check *c)
 {
     const size_t block = type_of(c)->block, n_in = 3 * block + (block == 1 ? 70 : 0);
-    for (size_t n_tokens = 31; n_tokens < 3000 && n_tokens * n_in < SLOT_BYTES / 8;
+    const size_t most = c->is_quick ? 300 : 3000;
+    for (size_t n_tokens = 31; n_tokens < most && n_tokens * n_in < SLOT_BYTES / 8;
          n_tokens = n_tokens * 3 + 1) {
         enum { N_ROWS = 53 };
         begin(c);

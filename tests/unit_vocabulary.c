@@ -93,8 +93,8 @@ static void other_algorithms_are_refused_by_name(void **state)
 {
     (void)state;
     gguf_writer *writer = gguf_writer_create(3);
-    gguf_writer_add_string(writer, "tokenizer.ggml.model", "bert");
-    assert_refused_as(writer, CELLAR_UNSUPPORTED, "tokenizer.ggml.model", "bert");
+    gguf_writer_add_string(writer, "tokenizer.ggml.model", "plamo2");
+    assert_refused_as(writer, CELLAR_UNSUPPORTED, "tokenizer.ggml.model", "plamo2");
     writer = gguf_writer_create(3);
     gguf_writer_add_string(writer, "tokenizer.ggml.model", "llama2");
     assert_refused_as(writer, CELLAR_UNSUPPORTED, "tokenizer.ggml.model", "llama2");

@@ -67,6 +67,12 @@ look() {
         has clang-format clang-format
         has universal-ctags ctags
         has groff groff
+        if [ "$(uname -m)" != aarch64 ]; then
+            has gcc-aarch64-linux-gnu aarch64-linux-gnu-gcc
+            has qemu-user-static qemu-aarch64-static
+            compiler=aarch64-linux-gnu-gcc
+            links libc6-dev-arm64-cross -lm stdio.h math.h pthread.h
+        fi
     fi
 }
 

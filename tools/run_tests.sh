@@ -70,6 +70,7 @@ for test in "$@"; do
     case ${program##*/} in
     corpus_*) arguments="fuzz/corpus/${program##*/corpus_}" ;;
     crash) arguments=${CRASH_ARGUMENTS-} ;;
+    kernel_check) arguments=${KERNEL_CHECK_ARGUMENTS-} ;;
     differential) arguments=${DIFFERENTIAL_ARGUMENTS-} ;;
     attention_matrix) arguments=${ATTENTION_MATRIX_ARGUMENTS-} ;;
     esac

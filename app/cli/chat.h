@@ -21,6 +21,7 @@
 #include "cli/memory_options.h"
 #include "cli/model_file.h"
 #include "cli/sampling_options.h"
+#include "cli/session_mark.h"
 #include "cli/terminal.h"
 
 /* What the command line says. */
@@ -44,6 +45,7 @@ typedef struct chat {
     char *bos, *eos;
     dialogues all;
     dialogue *current;
+    session_mark mark; /* of the file of --session, as it was loaded or saved last */
     dialogue_options how;
     uint64_t seed;
     chat_line *line;

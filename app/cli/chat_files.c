@@ -27,8 +27,16 @@ bool chat_save(chat *c, const char *path)
         status = report(&error, CELLAR_INVALID, -1,
                         "is there and is no session: it is not written over");
     }
+    const char *session = c->options->session;
+    const bool is_own = session != NULL && strcmp(path, session) == 0;
+    if (status == CELLAR_OK && is_own) {
+        status = session_mark_check(&c->mark, path, &error);
+    }
     if (status == CELLAR_OK) {
         status = dialogue_session_save(&c->all, &state, path, &error);
+    }
+    if (status == CELLAR_OK && is_own) {
+        c->mark = session_mark_take(path);
     }
     if (status != CELLAR_OK) {
         chat_fail(c, path, &error);
@@ -51,6 +59,7 @@ bool chat_load(chat *c, const char *path)
 {
     cellar_error error;
     dialogue_state state = {.current = NULL};
+    const session_mark mark = session_mark_take(path);
     const cellar_status status = dialogue_session_load(&c->all, &state, path, &error);
     if (status == CELLAR_FULL && c->all.n > 0) {
         chat_fail(c, path, &error);
@@ -63,6 +72,9 @@ bool chat_load(chat *c, const char *path)
         return false;
     }
     take_state(c, &state);
+    if (c->options->session != NULL && strcmp(path, c->options->session) == 0) {
+        c->mark = mark;
+    }
     chat_note(c, "%" PRIu32 " conversation%s, %" PRIu32 " tokens of '%s' need not be read again",
               c->all.n, chat_plural(c->all.n), dialogue_held(&c->all, c->current),
               c->current->name);
@@ -73,6 +85,7 @@ bool chat_open_session(chat *c, bool *is_there)
 {
     cellar_error error;
     const char *path = c->options->session;
+    c->mark = session_mark_take(path);
     if (run_session_place(path, is_there, &error) != CELLAR_OK) {
         chat_fail(c, path, &error);
         return false;

@@ -298,6 +298,12 @@ static int run(const request *r, model_file *opened, engine **e)
     if (model_file_open(r->model, r->no_mmap, opened, &error) != CELLAR_OK) {
         return report_failure(r, model_file_name(r->model), &error);
     }
+    if (opened->model->encoder != NULL) {
+        report(&error, CELLAR_UNSUPPORTED, -1,
+               "models of architecture %s, which have an encoder, are not measured",
+               opened->model->architecture->name);
+        return report_failure(r, model_file_name(r->model), &error);
+    }
     if (make_engine(r, opened->model, e, &error) != CELLAR_OK ||
         measure(r, *e, &found, &error) != CELLAR_OK ||
         cellar_stats(engine_memory(*e), &found.memory, &error) != CELLAR_OK) {

@@ -284,19 +284,38 @@ static size_t n_texts(const parts *p)
     return p->texts.n_texts - p->texts.n_empty;
 }
 
+static void print_memory(const request *r, const model *m)
+{
+    bool has_rows = false;
+    for (uint32_t i = 0; i < m->n_memory_layers; i++) {
+        has_rows = has_rows || m->memory_layers[i].kind != CELLAR_LAYER_RECURRENT;
+    }
+    if (has_rows) {
+        printf("memory      K %s, V %s, turned: %s\n", memory_type_names[r->memory.k_type],
+               memory_type_names[r->memory.v_type], memory_rotation_names[r->memory.rotation]);
+    } else {
+        puts("memory      states alone: this model has no keys and values");
+    }
+}
+
+/* What a model makes of nonsense may be any number of digits long. */
+static void print_mean(const char *what, const perplexity_mean *m)
+{
+    printf(m->value < 1e7 ? "%s%.4f +- %.4f\n" : "%s%.4e +- %.1e\n", what, m->value, m->error);
+}
+
 static void print_text(const request *r, const parts *p, const perplexity_result *found)
 {
-    printf("memory      K %s, V %s, turned: %s\n", memory_type_names[r->memory.k_type],
-           memory_type_names[r->memory.v_type], memory_rotation_names[r->memory.rotation]);
+    print_memory(r, p->opened.model);
     printf("text        %zu tokens in %zu text%s, %" PRIu64 " of them scored; %" PRIu64
            " window%s of %" PRIu32 " tokens, stride %" PRIu32 "\n",
            p->texts.n_tokens, n_texts(p), n_texts(p) == 1 ? "" : "s", found->n_scored,
            found->n_windows, found->n_windows == 1 ? "" : "s", p->options.n_window,
            p->options.n_step);
-    printf("perplexity  %.4f +- %.4f\n", found->perplexity.value, found->perplexity.error);
+    print_mean("perplexity  ", &found->perplexity);
     if (found->is_compared) {
         const perplexity_comparison *c = &found->comparison;
-        printf("with f32    %.4f +- %.4f\n", c->exact.value, c->exact.error);
+        print_mean("with f32    ", &c->exact);
         printf("ratio       %.6f +- %.6f\n", c->ratio.value, c->ratio.error);
         printf("divergence  mean %.3e +- %.1e, median %.3e, 99%% %.3e, most %.3e\n",
                c->divergence.value, c->divergence.error, c->median, c->percentile_99, c->most);

@@ -2,7 +2,8 @@
  * model_file.c: open, load, read the vocabulary; and give it all back in the opposite order.
  *
  * The parts point into each other (the model and the tokenizer into the file), which is why they go
- * together. A session given for a model is a common slip, and is told from a damaged file.
+ * together. A session given for a model is a common slip, and is told from a damaged file; so is a
+ * file with a vocabulary alone.
  */
 #include "cli/model_file.h"
 
@@ -27,6 +28,11 @@ static cellar_status open_file(const char *path, bool is_read, model_file *out, 
 cellar_status model_file_open(const char *path, bool is_read, model_file *out, cellar_error *error)
 {
     cellar_status status = open_file(path, is_read, out, error);
+    if (status == CELLAR_OK && gguf_count_tensors(out->file) == 0) {
+        status = report(error, CELLAR_UNSUPPORTED, -1,
+                        "has no tensors, so it is no model: a vocabulary alone serves 'cellar "
+                        "tokenize' and 'detokenize'");
+    }
     if (status == CELLAR_OK) {
         status = model_load(out->file, &out->model, error);
     }

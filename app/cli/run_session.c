@@ -143,7 +143,7 @@ static void read_generator(run_session *s)
 cellar_status run_session_open(const run_session_options *options, run_session *s,
                                cellar_error *error)
 {
-    *s = (run_session){.options = *options};
+    *s = (run_session){.options = *options, .mark = session_mark_take(options->path)};
     cellar_status status = run_session_place(options->path, &s->is_resumed, error);
     if (status != CELLAR_OK || !s->is_resumed) {
         return status;

@@ -26,6 +26,7 @@
 
 #include "cli/conversation.h"
 #include "cli/prompt.h"
+#include "cli/session_mark.h"
 #include "engine/engine.h"
 #include "engine/fingerprint.h"
 #include "engine/generate.h"
@@ -51,7 +52,8 @@ typedef struct run_session {
     engine *engine;
     const tokenizer *tokenizer;
     fingerprint fingerprint;
-    bool is_resumed; /* the file was there */
+    bool is_resumed;   /* the file was there */
+    session_mark mark; /* which one it was */
 
     conversation talk;
     size_t n_old;   /* tokens of the talk that were there before the prompt */
@@ -106,7 +108,8 @@ cellar_status run_session_shifted(run_session *s, cellar_pos keep, cellar_pos di
 
 /*
  * Save what the memory holds now and where the sampler stands. If nothing was read (the prompt was
- * too long, say) the file stays as it is. As cellar_save_journal.
+ * too long, say) the file stays as it is. As cellar_save_journal. CELLAR_MISMATCH: another
+ * program has saved to the file since it was opened, or made it: it stays.
  */
 cellar_status run_session_save(run_session *s, const generate_result *result,
                                const sampler *chooser, uint64_t seed, cellar_error *error);

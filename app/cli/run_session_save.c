@@ -6,12 +6,10 @@
  */
 #define _POSIX_C_SOURCE 200809L
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "cli/run_session.h"
 #include "report.h"
@@ -101,17 +99,6 @@ static cellar_status gather_notes(run_session *s, saving *its, const sampler *ch
     return note_text(s, its, error);
 }
 
-/* A file that came while we were at work is somebody else's. */
-static cellar_status check_still_new(const run_session *s, cellar_error *error)
-{
-    struct stat file;
-    if (!s->is_resumed && lstat(s->options.path, &file) == 0) {
-        return report(error, CELLAR_IO, -1,
-                      "another program made this file meanwhile, so the session is not saved");
-    }
-    return CELLAR_OK;
-}
-
 static cellar_status save(run_session *s, const saving *its, cellar_error *error)
 {
     const cellar_seq seq = 0;
@@ -125,11 +112,14 @@ static cellar_status save(run_session *s, const saving *its, cellar_error *error
     options.n_notes = its->n;
     options.logs = &log;
     options.n_logs = 1;
-    cellar_status status = check_still_new(s, error);
+    cellar_status status = session_mark_check(&s->mark, s->options.path, error);
     if (status == CELLAR_OK) {
         status = cellar_save_journal(s->journal, &options, NULL, error);
     }
-    s->is_resumed = s->is_resumed || status == CELLAR_OK;
+    if (status == CELLAR_OK) {
+        s->is_resumed = true;
+        s->mark = session_mark_take(s->options.path);
+    }
     return status;
 }
 

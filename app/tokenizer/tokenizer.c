@@ -21,6 +21,7 @@
 #include "tokenizer/normal_form.h"
 #include "tokenizer/spm.h"
 #include "tokenizer/tokenizer_internal.h"
+#include "tokenizer/word_piece.h"
 
 #define LONGEST_TEXT ((size_t)1 << 30)
 
@@ -176,6 +177,9 @@ static cellar_status encode_stretch(const tokenizer *tok, const char *text, size
                               error);
     case TOKENIZER_GREEDY:
         return encode_greedily(tok, text, length, add_space, ids, error);
+    case TOKENIZER_WORD_PIECE:
+        return word_piece_encode(&tok->normal, tok->unknown, tok->is_cased, text, length, ids,
+                                 error);
     case TOKENIZER_BYTES:
         return encode_bytes(tok, text, length, add_space, ids, error);
     default:

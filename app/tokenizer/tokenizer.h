@@ -4,7 +4,8 @@
  * tokenizer_create reads the vocabulary of a GGUF file and picks the algorithm named by
  * tokenizer.ggml.model: "llama" is SentencePiece's BPE by scores (spm.h), "gpt2" byte-level BPE with
  * the pre-tokenizer named by tokenizer.ggml.pre (bpe.h, pre_tokenizer.h), "gemma4" BPE over
- * characters, "t5" SentencePiece's unigram model (unigram.h), "rwkv" the longest token (greedy.h).
+ * characters, "t5" SentencePiece's unigram model (unigram.h), "rwkv" the longest token (greedy.h),
+ * "bert" WordPiece (word_piece.h).
  * An unknown name is refused, never guessed. Texts are normalised where the model was trained so:
  * unigram models by a table of their own, families of byte-level BPE by Unicode's form C
  * (normal_form.h). Special tokens are found in the text as it stands, before that; those of some
@@ -76,7 +77,8 @@ size_t tokenizer_piece(const tokenizer *tok, cellar_token id, bool show_special,
  * text (and after each control token) where the model wants one. So decoding what was encoded
  * gives the same bytes, with these exceptions: what has neither token nor byte token is lost; where
  * U+2581 stands for a space it comes back as one; a text that the model wants normalised comes back
- * so; white space that special tokens swallowed does not come back.
+ * so; white space that special tokens swallowed does not come back; of WordPiece come back words with
+ * a space before each.
  * *text is malloc'ed, the caller's to free; *length its bytes (0 with *text NULL for nothing). Ids
  * out of range are skipped. CELLAR_NO_MEMORY. Who streams pieces instead drops one leading space of
  * the first piece if tokenizer_adds_space.

@@ -14,6 +14,7 @@
 
 #include "report.h"
 #include "tokenizer/tokenizer_internal.h"
+#include "tokenizer/word_piece.h"
 
 /* ---- which algorithm ------------------------------------------------------------------------ */
 
@@ -31,6 +32,7 @@ static const algorithm algorithms[] = {
     {"gemma4", TOKENIZER_CHARACTERS, false, true, false, false},
     {"t5", TOKENIZER_UNIGRAM, false, false, true, true},
     {"rwkv", TOKENIZER_GREEDY, false, false, false, false},
+    {"bert", TOKENIZER_WORD_PIECE, false, true, true, true},
 };
 
 /* The names, as in "a", "b" or "c". */
@@ -113,6 +115,18 @@ static cellar_status read_id(const gguf_file *file, const char *key, uint32_t n_
     return CELLAR_OK;
 }
 
+/* The first token of any type with this text, or -1. */
+static cellar_token find_text(const vocabulary *v, const char *text)
+{
+    for (uint32_t i = 0; i < v->n; i++) {
+        if (v->texts[i].length == strlen(text) &&
+            memcmp(v->texts[i].data, text, v->texts[i].length) == 0) {
+            return (cellar_token)i;
+        }
+    }
+    return -1;
+}
+
 static cellar_status read_ids(const gguf_file *file, bool has_usual, tokenizer *tok,
                               cellar_error *error)
 {
@@ -132,6 +146,32 @@ static cellar_status read_ids(const gguf_file *file, bool has_usual, tokenizer *
         status = read_id(file, all[i].key, tok->vocabulary.n, all[i].usual, all[i].id, error);
     }
     return status;
+}
+
+/*
+ * BERT's names for the tokens around a text: where a key is absent, the one that other models have,
+ * and where that is absent too, the token that is written so.
+ */
+static cellar_status read_word_piece_ids(const gguf_file *file, tokenizer *tok, cellar_error *error)
+{
+    const struct {
+        const char *key, *text;
+        cellar_token *id;
+    } all[] = {
+        {"tokenizer.ggml.cls_token_id", "[CLS]", &tok->bos},
+        {"tokenizer.ggml.seperator_token_id", "[SEP]", &tok->eos}, /* spelled so in files */
+        {"tokenizer.ggml.unknown_token_id", "[UNK]", &tok->unknown},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        cellar_token id = -1;
+        cellar_status status = read_id(file, all[i].key, tok->vocabulary.n, -1, &id, error);
+        if (status != CELLAR_OK) {
+            return status;
+        }
+        id = id >= 0 ? id : *all[i].id;
+        *all[i].id = id >= 0 ? id : find_text(&tok->vocabulary, all[i].text);
+    }
+    return CELLAR_OK;
 }
 
 static cellar_status read_switches(const gguf_file *file, const algorithm *a, tokenizer *tok,
@@ -184,8 +224,12 @@ static cellar_status read_vocabulary(const gguf_file *file, tokenizer *tok, cell
     if (status == CELLAR_OK && tok->kind == TOKENIZER_UNIGRAM) {
         status = unigram_create(file, &tok->vocabulary, &tok->unigram, error);
     }
-    if (status == CELLAR_OK && tok->kind == TOKENIZER_GREEDY) {
+    if (status == CELLAR_OK &&
+        (tok->kind == TOKENIZER_GREEDY || tok->kind == TOKENIZER_WORD_PIECE)) {
         status = prefix_set_create(&tok->vocabulary, 1u << TOKEN_NORMAL, &tok->normal, error);
+    }
+    if (status == CELLAR_OK && tok->kind == TOKENIZER_WORD_PIECE) {
+        tok->is_cased = word_piece_has_capitals(&tok->vocabulary);
     }
     return status;
 }
@@ -207,6 +251,9 @@ static cellar_status read_all(const gguf_file *file, tokenizer *tok, cellar_erro
     }
     if (status == CELLAR_OK) {
         status = read_ids(file, a->has_usual_ids, tok, error);
+    }
+    if (status == CELLAR_OK && tok->kind == TOKENIZER_WORD_PIECE) {
+        status = read_word_piece_ids(file, tok, error);
     }
     if (status == CELLAR_OK) {
         status = read_switches(file, a, tok, error);

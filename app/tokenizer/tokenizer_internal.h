@@ -20,6 +20,7 @@ typedef enum tokenizer_kind {
     TOKENIZER_CHARACTERS, /* byte-pair encoding of characters */
     TOKENIZER_UNIGRAM,    /* SentencePiece, the best sum of scores */
     TOKENIZER_GREEDY,     /* the longest token */
+    TOKENIZER_WORD_PIECE, /* the longest token, in words */
 } tokenizer_kind;
 
 struct tokenizer {
@@ -29,7 +30,8 @@ struct tokenizer {
     uint8_t *swallows;              /* [tokens], masks of SWALLOWS_...; NULL: none does */
     bpe bpe;                        /* of the two kinds that merge by rank */
     unigram unigram;                /* of TOKENIZER_UNIGRAM */
-    prefix_set normal;              /* of TOKENIZER_GREEDY: the tokens it picks from */
+    prefix_set normal;              /* of the kinds that take the longest token: all there are */
+    bool is_cased;                  /* of TOKENIZER_WORD_PIECE: capital letters stay */
     cellar_token bos, eos, unknown; /* -1: none */
     cellar_token eot, eom;          /* end of a turn, of a message; -1: none */
     bool adds_bos, adds_eos, adds_space;

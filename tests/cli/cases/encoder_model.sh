@@ -1,6 +1,8 @@
 # A model with an encoder: its perplexity is that of the answer behind a source, and it does not chat.
 model=$SHARED/models/random/t5.gguf
 [ -f "$model" ] || { echo 'skip: no models/ (CELLAR_SHARED names the folder)'; exit 77; }
+cp "$model" t5.gguf
+model=t5.gguf
 printf 'some words to foretell\n--\nand others\n' >texts
 printf 'what the encoder reads\n--\nsomething else\n' >sources
 echo 'what the encoder reads' >source
@@ -20,4 +22,6 @@ echo "exit $?"
 cellar perplexity -m "$model" -f text -c 64 --ubatch 64 --source sources --separator --
 echo "exit $?"
 cellar chat -m "$model" </dev/null
+echo "exit $?"
+cellar bench model -m "$model"
 echo "exit $?"
