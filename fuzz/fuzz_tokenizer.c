@@ -9,7 +9,8 @@
  * come first. With no tokens of its own an input of kind 0 meets a fixed vocabulary.
  *
  * Checked: every id is in range; decoded with its special tokens the text is the same bytes (a
- * unigram model's normalised text excepted, and U+2581 where it stands for a space); the pieces as
+ * unigram model's normalised text excepted, and U+2581 where it stands for a space; a composing
+ * pre-tokenizer gives text of the same composed form); the pieces as
  * a stream of UTF-8 do not depend on where they are cut; a pre-tokenizer takes linear steps. A
  * vocabulary may be refused, and then that is all.
  */
@@ -18,6 +19,7 @@
 #include <string.h>
 
 #include "support_vocabulary.h"
+#include "tokenizer/normal_form.h"
 #include "tokenizer/pre_tokenizer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -339,15 +341,41 @@ static void check_words(uint8_t number, const char *text, size_t length)
 
 /* ---- checks --------------------------------------------------------------------------------- */
 
+/* Form C, malloc'ed. */
+static char *compose(const char *text, size_t length, size_t *n)
+{
+    char *composed;
+    REQUIRE(normal_form_make(NORMAL_FORM_C, text, length, &composed, n, NULL) == CELLAR_OK);
+    if (composed == NULL) {
+        composed = malloc(length + 1);
+        REQUIRE(composed != NULL);
+        memcpy(composed, length > 0 ? text : "", length);
+        *n = length;
+    }
+    return composed;
+}
+
+/* Both texts have one form C. */
+static void check_composed(const char *text, size_t length, const char *back, size_t n_bytes)
+{
+    size_t n, n_again;
+    char *composed = compose(text, length, &n), *again = compose(back, n_bytes, &n_again);
+    REQUIRE(n == n_again && memcmp(composed, again, n) == 0);
+    free(composed);
+    free(again);
+}
+
 static void check_text(const tokenizer *tok, const cellar_token *ids, size_t n, const char *text,
-                       size_t length, enum kinds kind)
+                       size_t length, enum kinds kind, bool composes)
 {
     char *back;
     size_t n_bytes;
     REQUIRE(tokenizer_decode(tok, ids, n, true, &back, &n_bytes, NULL) == CELLAR_OK);
     const bool is_exact = kind == KIND_BYTES || kind == KIND_ANY_MERGES || kind == KIND_GREEDY;
     const bool is_lossy = kind == KIND_UNIGRAM || kind == KIND_ANY_CHARSMAP;
-    if (is_exact || (!is_lossy && !has_lower_block(text, length))) {
+    if (composes) {
+        check_composed(text, length, back, n_bytes);
+    } else if (is_exact || (!is_lossy && !has_lower_block(text, length))) {
         REQUIRE(n_bytes == length);
         REQUIRE(length == 0 || memcmp(back, text, length) == 0);
     }
@@ -380,8 +408,11 @@ static void check_stream(const tokenizer *tok, const cellar_token *ids, size_t n
 }
 
 static void check(const tokenizer *tok, tokenize_options options, const char *text, size_t length,
-                  enum kinds kind)
+                  enum kinds kind, uint8_t number)
 {
+    const char *pre = pre_by_number(number);
+    const bool composes = (kind == KIND_BYTES || kind == KIND_ANY_MERGES) &&
+                          pre_tokenizer_composes(pre_tokenizer_find(pre, strlen(pre)));
     cellar_token *ids;
     size_t n;
     REQUIRE(tokenizer_encode(tok, text, length, options, &ids, &n, NULL) == CELLAR_OK);
@@ -390,7 +421,7 @@ static void check(const tokenizer *tok, tokenize_options options, const char *te
     }
     size_t skipped = options.add_special && tokenizer_adds_bos(tok);
     REQUIRE(n >= skipped);
-    check_text(tok, skipped > 0 ? ids + skipped : ids, n - skipped, text, length, kind);
+    check_text(tok, skipped > 0 ? ids + skipped : ids, n - skipped, text, length, kind, composes);
     check_stream(tok, ids, n);
     free(ids);
 }
@@ -424,7 +455,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (in.size > 0) {
             memcpy(text, in.data, in.size);
         }
-        check(tok, options, text, in.size, kind);
+        check(tok, options, text, in.size, kind, number);
         if (kind == KIND_BYTES || kind == KIND_ANY_MERGES) {
             check_words(number, text, in.size);
         }

@@ -14,7 +14,7 @@
 
 #include <math.h>
 
-#include "lanes_avx512.h"
+#include "exp_avx512.h"
 
 enum { SUMS = 16 /* for a row, in registers */ };
 
@@ -92,27 +92,6 @@ static void attend_scores(const float *const *q, uint32_t n_rows, const float *k
 }
 
 /* ---- softmax ------------------------------------------------------------------------------- */
-
-/* e^x for x <= 0: the steps and numbers of attend_avx2.c, so every weight has its bits. */
-ALWAYS_INLINE __m512 exp_lanes(__m512 x)
-{
-    const __m512 lowest = _mm512_set1_ps(-87.33654f);
-    const __mmask16 is_kept = _mm512_cmp_ps_mask(x, lowest, _CMP_NLT_UQ); /* true for NaN */
-    x = _mm512_max_ps(lowest, x); /* of a number and NaN: the second */
-    const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(0x1.715476p+0f)),
-                                          _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0x1.62e4p-1f), x);
-    r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0x1.7f7d1cp-20f), r);
-
-    __m512 p = _mm512_set1_ps(0x1.6a2434p-10f);
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0x1.1239e2p-7f));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0x1.5558f2p-5f));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0x1.555492p-3f));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0x1.fffffcp-2f));
-    p = _mm512_fmadd_ps(_mm512_mul_ps(r, r), p, r);
-    p = _mm512_add_ps(p, _mm512_set1_ps(1.0f));
-    return _mm512_maskz_scalef_ps(is_kept, p, n);
-}
 
 /* max(start, s[0..n)) where NaN counts as nothing. */
 ALWAYS_INLINE float maximum_of(const float *s, size_t n, float start)

@@ -156,7 +156,7 @@ typedef struct cl_weight {
     /*
      * y[t * y_stride + i] = sum_j w[i][j] * x[t * x_stride + j]
      * for rows first <= i < last and tokens t < n_tokens. w is row 0 of the matrix, rows are
-     * row_bytes apart; n_in is a multiple of block. Activations are not rounded.
+     * row_bytes apart; n_in is a multiple of block and not 0. Activations are not rounded.
      */
     void (*matmul)(const void *w, size_t row_bytes, uint32_t n_in, uint32_t first, uint32_t last,
                    const float *x, size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride);
@@ -189,6 +189,7 @@ void cl_crc32c_fill_scalar(cl_kernels *table);
 void cl_crc32c_fill_avx2(cl_kernels *table);
 void cl_activate_fill_scalar(cl_matmul_table *table);
 void cl_activate_fill_avx2(cl_matmul_table *table);
+void cl_activate_fill_avx512(cl_matmul_table *table);
 void cl_matmul_fill_scalar(cl_matmul_table *table);
 void cl_matmul_fill_avx2(cl_matmul_table *table);
 void cl_matmul_tiles_fill_avx2(cl_matmul_table *table);

@@ -6,9 +6,10 @@
  * numbers would give. Activations are not rounded.
  *
  * Two ways lead through that chain:
- *   several tokens   a tile of four rows is decoded into the first-level cache (packed.h, compiled for
- *                    these instructions) and then serves up to 96 tokens, six at a time: 4 x 6 sums, four
- *                    weights and an activation are 29 of the 32 registers. Sums are kept from tile to tile.
+ *   several tokens   a tile of eight rows is decoded into half of the first-level cache (packed.h, compiled
+ *                    for these instructions) and then serves up to 192 tokens, three at a time: 8 x 3 sums,
+ *                    a weight and three activations are 28 of the 32 registers. The activations of the next
+ *                    three are fetched meanwhile. Sums of long rows are kept from tile to tile.
  *   few tokens       what counts is to read the rows fast: types with a simple layout are decoded in
  *                    registers, up to eight rows at once; the others a tile at a time.
  *
@@ -16,18 +17,22 @@
  */
 #include "kernels.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 #include "lanes_avx512.h"
 #include "packed.h"
 
+/* One load for several products: gcc would give each of them its own. */
+#define stay_in_register(value) __asm__("" : "+v"(value))
+
 enum {
-    TILE = 768,          /* numbers decoded at a time: a multiple of every block */
-    ROWS_AT_ONCE = 4,    /* with six tokens: 24 sums in registers */
-    TOKENS_AT_ONCE = 96, /* that share a decoded tile: a multiple of six */
-    TOKEN_BYTES =
-        768 << 10, /* activations a stretch of tokens may have: they stay in the second level */
-    FEW = 8,       /* tokens for which weights are decoded in registers */
+    TILE = 768,       /* numbers decoded at a time: a multiple of every block */
+    ROWS_AT_ONCE = 8, /* with three tokens: 24 sums in registers */
+    TOKENS_IN_REGISTERS = 3,
+    TOKENS_AT_ONCE = 192,  /* that share a decoded tile */
+    TOKEN_BYTES = 3 << 20, /* activations of those tokens at most: beyond, they leave the caches */
+    FEW = 8,               /* tokens for which weights are decoded in registers */
 };
 
 typedef void decode_function(float *to, const void *row, size_t n);
@@ -37,7 +42,7 @@ typedef struct product {
     decode_function *decode;
     uint32_t block, block_bytes;
     const unsigned char *w; /* the matrix */
-    size_t row_bytes, n_in;
+    size_t row_bytes, n_in, tile;
     const float *x; /* of the first of these tokens */
     size_t x_stride;
     float *y;
@@ -53,76 +58,93 @@ ALWAYS_INLINE void wide_finish(float *y, const __m512 *sum, int rows)
         *y = wide_sum(sum[0]);
 }
 
+/* What will be needed `bytes` further on. It may lie behind the end: nothing is accessed. */
+ALWAYS_INLINE void prefetch(const void *from, size_t bytes)
+{
+    _mm_prefetch((const char *)((uintptr_t)from + bytes), _MM_HINT_T0);
+}
+
 /* ---- several tokens: tiles ------------------------------------------------------------------- */
 
 /* Rows of one tile, decoded and filled up with zeros to a whole chunk; and the sums so far. */
 typedef struct tiles {
     float tile[ROWS_AT_ONCE][TILE];
     __m512 sum[TOKENS_AT_ONCE][ROWS_AT_ONCE];
+    size_t at, n; /* where in the rows the tile is, and how long */
+    bool is_first, is_last;
 } tiles;
 
-/* Continue the sums of some rows and tokens by n numbers from `at` on. Constants: rows, tokens. */
-ALWAYS_INLINE void multiply_block(tiles *t, int rows, int tokens, const product *p, size_t at,
-                                  size_t n, size_t token)
+/* Continue the sums of some rows and tokens by a tile. Constants: rows, tokens. */
+ALWAYS_INLINE void multiply_block(tiles *t, int rows, int tokens, const product *p, size_t row,
+                                  size_t token)
 {
-    const float *const x = p->x + token * p->x_stride + at;
-    __m512 sum[6][4];
+    const float *const x = p->x + token * p->x_stride + t->at;
+    __m512 sum[TOKENS_IN_REGISTERS][ROWS_AT_ONCE];
     foreach(u, tokens)
         foreach(r, rows)
-            sum[u][r] = t->sum[token + (size_t)u][r];
+            sum[u][r] = t->is_first ? _mm512_setzero_ps() : t->sum[token + (size_t)u][r];
     size_t i = 0;
-    for (; i + WIDE <= n; i += WIDE) {
-        __m512 weight[4];
-        foreach(r, rows)
-            weight[r] = _mm512_loadu_ps(t->tile[r] + i);
+    for (; i + WIDE <= t->n; i += WIDE) {
+        __m512 one[TOKENS_IN_REGISTERS];
         foreach(u, tokens) {
-            const __m512 one = _mm512_loadu_ps(x + (size_t)u * p->x_stride + i);
-            foreach(r, rows)
-                sum[u][r] = _mm512_fmadd_ps(weight[r], one, sum[u][r]);
+            one[u] = _mm512_loadu_ps(x + (size_t)u * p->x_stride + i);
+            prefetch(x + (size_t)u * p->x_stride + i, (size_t)tokens * p->x_stride * sizeof *x);
+        }
+        foreach(r, rows) {
+            __m512 weight = _mm512_load_ps(t->tile[r] + i);
+            stay_in_register(weight);
+            foreach(u, tokens)
+                sum[u][r] = _mm512_fmadd_ps(weight, one[u], sum[u][r]);
         }
     }
-    if (i < n)
+    if (i < t->n) {
         foreach(u, tokens) {
-            const __m512 one = wide_rest(x + (size_t)u * p->x_stride + i, n - i);
+            const __m512 one = wide_rest(x + (size_t)u * p->x_stride + i, t->n - i);
             foreach(r, rows)
-                sum[u][r] = _mm512_fmadd_ps(_mm512_loadu_ps(t->tile[r] + i), one, sum[u][r]);
+                sum[u][r] = _mm512_fmadd_ps(_mm512_load_ps(t->tile[r] + i), one, sum[u][r]);
         }
-    foreach(u, tokens)
-        foreach(r, rows)
-            t->sum[token + (size_t)u][r] = sum[u][r];
+    }
+    foreach(u, tokens) {
+        float *const y = p->y + (token + (size_t)u) * p->y_stride + row;
+        if (!t->is_last)
+            foreach(r, rows)
+                t->sum[token + (size_t)u][r] = sum[u][r];
+        else if (rows == 8)
+            _mm256_storeu_ps(y, wide_sum8(sum[u]));
+        else
+            *y = wide_sum(sum[u][0]);
+    }
 }
 
 /* All of `rows` rows from row i on, for n_tokens <= TOKENS_AT_ONCE tokens. */
 ALWAYS_INLINE void multiply_rows(tiles *t, int rows, const product *p, size_t i, size_t n_tokens)
 {
-    for (size_t u = 0; u < n_tokens; u++)
-        foreach(r, rows)
-            t->sum[u][r] = _mm512_setzero_ps();
-    for (size_t at = 0; at < p->n_in; at += TILE) {
-        const size_t n = p->n_in - at < TILE ? p->n_in - at : TILE;
+    for (t->at = 0; t->at < p->n_in; t->at += p->tile) {
+        t->n = p->n_in - t->at < p->tile ? p->n_in - t->at : p->tile;
+        t->is_first = t->at == 0;
+        t->is_last = t->at + t->n == p->n_in;
         for (int r = 0; r < rows; r++) {
             const unsigned char *const row = p->w + (i + (size_t)r) * p->row_bytes;
-            p->decode(t->tile[r], row + at / p->block * p->block_bytes, n);
-            for (size_t end = n; end % WIDE != 0; end++)
+            p->decode(t->tile[r], row + t->at / p->block * p->block_bytes, t->n);
+            for (size_t end = t->n; end % WIDE != 0; end++)
                 t->tile[r][end] = 0;
         }
         size_t u = 0;
-        for (; u + 6 <= n_tokens; u += 6)
-            multiply_block(t, rows, 6, p, at, n, u);
-        for (; u + 2 <= n_tokens; u += 2)
-            multiply_block(t, rows, 2, p, at, n, u);
-        if (u < n_tokens) multiply_block(t, rows, 1, p, at, n, u);
+        for (; u + TOKENS_IN_REGISTERS <= n_tokens; u += TOKENS_IN_REGISTERS)
+            multiply_block(t, rows, TOKENS_IN_REGISTERS, p, i, u);
+        for (; u < n_tokens; u++)
+            multiply_block(t, rows, 1, p, i, u);
     }
-    for (size_t u = 0; u < n_tokens; u++)
-        wide_finish(p->y + u * p->y_stride + i, t->sum[u], rows);
 }
 
 /* Inlined for each type, so that the decoder is known. */
 ALWAYS_INLINE void multiply(product p, uint32_t first, uint32_t last, size_t n_tokens)
 {
-    const size_t fitting = TOKEN_BYTES / sizeof(float) / (p.n_in + 1) / 6 * 6;
+    const size_t n_tiles = (p.n_in + TILE - 1) / TILE; /* of one length, so that none is short */
+    p.tile = ((p.n_in + n_tiles - 1) / n_tiles + 255) / 256 * 256;
+    const size_t fitting = TOKEN_BYTES / sizeof(float) / (p.n_in + 1) / 3 * 3;
     const size_t most = fitting < 24 ? 24 : fitting < TOKENS_AT_ONCE ? fitting : TOKENS_AT_ONCE;
-    tiles t;
+    tiles t __attribute__((aligned(64)));
     for (size_t done = 0, n; done < n_tokens; done += n) {
         n = n_tokens - done < most ? n_tokens - done : most;
         size_t i = first;
@@ -180,13 +202,6 @@ ALWAYS_INLINE void load_32(int type, const unsigned char *block, __m512 chunk[2]
     chunk[1] = scaled(second, scale);
 }
 
-/* The next rows: the processor does not foresee this many short streams by itself. */
-ALWAYS_INLINE void prefetch_rows(const unsigned char *from, int rows, const product *p)
-{
-    const uintptr_t next = (uintptr_t)from + (size_t)rows * p->row_bytes;
-    _mm_prefetch((const char *)next, _MM_HINT_T0);
-}
-
 /* 32 numbers of each row, from x on: of types with blocks. */
 ALWAYS_INLINE void multiply_blocks(int type, __m512 (*sum)[8], int rows, int tokens,
                                    const product *p, const unsigned char *from, const float *x)
@@ -199,7 +214,8 @@ ALWAYS_INLINE void multiply_blocks(int type, __m512 (*sum)[8], int rows, int tok
     foreach(r, rows) {
         const unsigned char *const block = from + (size_t)r * p->row_bytes;
         __m512 chunk[2];
-        prefetch_rows(block, rows, p);
+        prefetch(block,
+                 (size_t)rows * p->row_bytes); /* the processor does not foresee short streams */
         load_32(type, block, chunk);
         foreach(u, tokens) {
             sum[u][r] = _mm512_fmadd_ps(chunk[0], low[u], sum[u][r]);
@@ -218,7 +234,7 @@ ALWAYS_INLINE void multiply_chunks(int type, __m512 (*sum)[8], int rows, int tok
         number[u] = _mm512_maskz_loadu_ps(mask, x + (size_t)u * p->x_stride);
     foreach(r, rows) {
         const unsigned char *const at = from + (size_t)r * p->row_bytes;
-        prefetch_rows(at, rows, p);
+        prefetch(at, (size_t)rows * p->row_bytes);
         const __m512 weight = load_plain(type, at, mask);
         foreach(u, tokens)
             sum[u][r] = _mm512_fmadd_ps(weight, number[u], sum[u][r]);
@@ -316,8 +332,8 @@ static void decode_q8_0(float *to, const void *row, size_t n)
                               uint32_t last, const float *x, size_t x_stride, uint32_t n_tokens,   \
                               float *y, size_t y_stride)                                           \
     {                                                                                              \
-        const product p = {decoder, block, block_bytes, w, row_bytes,                              \
-                           n_in,    x,     x_stride,    y, y_stride};                              \
+        const product p = {decoder, block, block_bytes, w, row_bytes, n_in,                        \
+                           0,       x,     x_stride,    y, y_stride};                              \
         if (n_tokens <= FEW)                                                                       \
             few;                                                                                   \
         else                                                                                       \

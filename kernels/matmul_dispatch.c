@@ -21,7 +21,10 @@ void cl_matmul_fill(cl_matmul_table *table, uint32_t mask)
         cl_activate_fill_avx2(table);
         cl_matmul_tiles_fill_avx2(table);
     }
-    if (usable & CL_CPU_AVX512) cl_matmul_fill_avx512(table);
+    if (usable & CL_CPU_AVX512) {
+        cl_matmul_fill_avx512(table);
+        cl_activate_fill_avx512(table);
+    }
 #else
     (void)usable;
 #endif

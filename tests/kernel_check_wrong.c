@@ -13,6 +13,7 @@
 #include <string.h>
 
 static cl_kernels right;
+static cl_matmul_table right_weights;
 static cl_weight right_f16, right_q8_0;
 
 /* ---- attention ----------------------------------------------------------------------------- */
@@ -348,9 +349,9 @@ static const char *first_failure(check *c, const char *kernel)
     const struct {
         const test *tests;
         size_t n;
-    } all[] = {{attend_tests, n_attend_tests}, {rows_tests, n_rows_tests},
-               {codec_tests, n_codec_tests},   {hadamard_tests, n_hadamard_tests},
-               {crc32c_tests, n_crc32c_tests}, {matmul_tests, n_matmul_tests},
+    } all[] = {{attend_tests, n_attend_tests},    {rows_tests, n_rows_tests},
+               {codec_tests, n_codec_tests},      {hadamard_tests, n_hadamard_tests},
+               {crc32c_tests, n_crc32c_tests},    {matmul_tests, n_matmul_tests},
                {activate_tests, n_activate_tests}};
     for (size_t a = 0; a < sizeof all / sizeof *all; a++) {
         for (const test *t = all[a].tests; t < all[a].tests + all[a].n; t++) {
@@ -367,7 +368,7 @@ static const char *first_failure(check *c, const char *kernel)
 static void fill_right(check *c)
 {
     c->kernels = right = c->scalar_kernels;
-    c->weights = c->scalar_weights;
+    c->weights = right_weights = c->scalar_weights;
     right_f16 = c->scalar_weights.weight[CL_WEIGHT_F16];
     right_q8_0 = c->scalar_weights.weight[CL_WEIGHT_Q8_0];
 }

@@ -110,23 +110,25 @@ static engine *make_engine(const model *m, uint32_t n_cells)
     return e;
 }
 
-void chat_room_open(chat_room *room, chat_room_kind kind, uint32_t n_cells)
+static void must(chat_room *room, cellar_status status)
 {
-    *room = (chat_room){.stop_after = UINT64_MAX};
-    const fixture_shape shape = fixture_default();
-    room->made = fixture_create(&shape);
-    assert_int_equal(model_load(room->made.file, &room->model, &room->error), CELLAR_OK);
-    assert_int_equal(tokenizer_create(room->made.file, &room->tok, &room->error), CELLAR_OK);
-    assert_int_equal(chat_encoder_create(room->tok, &room->encoder, &room->error), CELLAR_OK);
-    if (kind == CHAT_ROOM_WINDOW) {
-        room->model->memory_layers[1].window = (cellar_window){.kind = CELLAR_WINDOW_STANDARD,
-                                                               .size = 16};
-    } else if (kind == CHAT_ROOM_STATES) {
-        add_state(room->model);
+    if (status != CELLAR_OK) {
+        fail_msg("%s: %s", cellar_status_text(status), room->error.message);
     }
-    if (kind != CHAT_ROOM_STORY &&
-        chat_template_compile(CHAT_ROOM_TEMPLATE, strlen(CHAT_ROOM_TEMPLATE), NULL, &room->compiled,
-                              &room->error) != CELLAR_OK) {
+}
+
+static void read_model(chat_room *room, const gguf_file *file)
+{
+    must(room, model_load(file, &room->model, &room->error));
+    must(room, tokenizer_create(file, &room->tok, &room->error));
+    must(room, chat_encoder_create(room->tok, &room->encoder, &room->error));
+}
+
+/* The rest, once there is a model. */
+static void furnish(chat_room *room, bool has_template, uint32_t n_cells)
+{
+    if (has_template && chat_template_compile(CHAT_ROOM_TEMPLATE, strlen(CHAT_ROOM_TEMPLATE), NULL,
+                                              &room->compiled, &room->error) != CELLAR_OK) {
         fail_msg("%s", room->error.message);
     }
     assert_int_equal(chat_renderer_make(room->encoder, room->compiled, "<s>", "</s>", 1,
@@ -144,6 +146,29 @@ void chat_room_open(chat_room *room, chat_room_kind kind, uint32_t n_cells)
     room->how.forgot = note_forgotten;
 }
 
+void chat_room_open(chat_room *room, chat_room_kind kind, uint32_t n_cells)
+{
+    *room = (chat_room){.stop_after = UINT64_MAX};
+    const fixture_shape shape = fixture_default();
+    room->made = fixture_create(&shape);
+    read_model(room, room->made.file);
+    if (kind == CHAT_ROOM_WINDOW) {
+        room->model->memory_layers[1].window = (cellar_window){.kind = CELLAR_WINDOW_STANDARD,
+                                                               .size = 16};
+    } else if (kind == CHAT_ROOM_STATES) {
+        add_state(room->model);
+    }
+    furnish(room, kind != CHAT_ROOM_STORY, n_cells);
+}
+
+void chat_room_open_file(chat_room *room, const char *path, uint32_t n_cells)
+{
+    *room = (chat_room){.stop_after = UINT64_MAX};
+    must(room, gguf_open(path, &room->file, &room->error));
+    read_model(room, room->file);
+    furnish(room, true, n_cells);
+}
+
 void chat_room_close(chat_room *room)
 {
     dialogues_free(&room->all);
@@ -152,13 +177,10 @@ void chat_room_close(chat_room *room)
     chat_encoder_destroy(room->encoder);
     tokenizer_destroy(room->tok);
     model_free(room->model);
-    fixture_destroy(&room->made);
-}
-
-static void must(chat_room *room, cellar_status status)
-{
-    if (status != CELLAR_OK) {
-        fail_msg("%s: %s", cellar_status_text(status), room->error.message);
+    if (room->file != NULL) {
+        gguf_close(room->file);
+    } else {
+        fixture_destroy(&room->made);
     }
 }
 
@@ -228,13 +250,16 @@ static void read_all(engine *e, cellar_seq seq, const cellar_token *tokens, uint
 
 void chat_room_check_cold(chat_room *room, const dialogue *d)
 {
-    static float warm[FIXTURE_VOCABULARY], cold[FIXTURE_VOCABULARY];
+    const size_t n_logits = room->model->n_vocab;
+    float *warm = calloc(n_logits, sizeof *warm), *cold = calloc(n_logits, sizeof *cold);
     const uint32_t held = dialogue_held(&room->all, d);
     const cellar_seq scratch = 1 << 20;
     const cellar_token probe = 100;
     cellar_memory *memory = engine_memory(room->all.engine);
-    assert_true(held <= d->text.n_tokens);
+    assert_true(held <= d->text.n_tokens && warm != NULL && cold != NULL);
     if (held == 0) {
+        free(warm);
+        free(cold);
         return;
     }
     assert_int_equal(cellar_copy(memory, d->seq, scratch, 0, -1, NULL), CELLAR_OK);
@@ -244,6 +269,8 @@ void chat_room_check_cold(chat_room *room, const dialogue *d)
     read_all(e, 0, d->text.tokens, held, cold);
     read_all(e, 0, &probe, 1, cold);
     engine_destroy(e);
-    assert_memory_equal(warm, cold, sizeof warm);
+    assert_memory_equal(warm, cold, n_logits * sizeof *warm);
+    free(warm);
+    free(cold);
     assert_int_equal(cellar_check(memory, NULL), CELLAR_OK);
 }

@@ -10,7 +10,7 @@
  *
  * The model is llama with random weights; it may get a window, or a layer with a recurrent state that
  * everything it has read goes into, so that a state that belongs to another text is seen in the
- * logits. What must work is asserted (cmocka).
+ * logits. A room can also be opened with the model of a file. What must work is asserted (cmocka).
  */
 #ifndef TESTS_SUPPORT_CHAT_H
 #define TESTS_SUPPORT_CHAT_H
@@ -39,6 +39,7 @@ typedef enum chat_room_kind {
 
 typedef struct chat_room {
     fixture made;
+    gguf_file *file; /* of chat_room_open_file, else NULL */
     model *model;
     tokenizer *tok;
     chat_encoder *encoder;
@@ -55,6 +56,8 @@ typedef struct chat_room {
 
 /* Greedy, never ends by itself, micro-batches of 8. The room must not be moved. */
 void chat_room_open(chat_room *room, chat_room_kind kind, uint32_t n_cells);
+/* With the model in a file, and with the template. */
+void chat_room_open_file(chat_room *room, const char *path, uint32_t n_cells);
 void chat_room_close(chat_room *room);
 
 dialogue *chat_room_add(chat_room *room, const char *name, const char *system);

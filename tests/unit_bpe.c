@@ -22,6 +22,7 @@
 #include "support_vocabulary.h"
 #include "tokenizer/bpe.h"
 #include "tokenizer/byte_text.h"
+#include "tokenizer/normal_form.h"
 #include "tokenizer/pre_tokenizer.h"
 
 #define MOST_MERGES 64
@@ -159,14 +160,39 @@ static cellar_status plain_word(void *context, const char *word, size_t length)
 
 /* ---- merging and round trips ---------------------------------------------------------------- */
 
-static void assert_comes_back(const tokenizer *tok, const char *text, size_t length)
+/* Form C of the text, malloc'ed. */
+static char *compose(const char *text, size_t length, size_t *n)
+{
+    char *composed;
+    assert_int_equal(normal_form_make(NORMAL_FORM_C, text, length, &composed, n, NULL), CELLAR_OK);
+    if (composed == NULL) {
+        composed = malloc(length + 1);
+        assert_non_null(composed);
+        memcpy(composed, length > 0 ? text : "", length);
+        *n = length;
+    }
+    return composed;
+}
+
+/* The bytes; or, with a composing pre-tokenizer, bytes of which the composed form is the same. */
+static void assert_comes_back(const tokenizer *tok, bool composes, const char *text, size_t length)
 {
     size_t n, n_bytes;
     char *back;
     cellar_token *ids = made_tokenizer_encode(tok, text, length, &n);
     assert_int_equal(tokenizer_decode(tok, ids, n, false, &back, &n_bytes, NULL), CELLAR_OK);
-    assert_int_equal(n_bytes, length);
-    assert_memory_equal(back != NULL ? back : "", text, length);
+    if (composes) {
+        size_t n_composed, n_again;
+        char *composed = compose(text, length, &n_composed),
+             *again = compose(back, n_bytes, &n_again);
+        assert_int_equal(n_again, n_composed);
+        assert_memory_equal(again, composed, n_again);
+        free(composed);
+        free(again);
+    } else {
+        assert_int_equal(n_bytes, length);
+        assert_memory_equal(back != NULL ? back : "", text, length);
+    }
     free(back);
     free(ids);
 }
@@ -207,16 +233,18 @@ static void any_bytes_come_back_as_they_were(void **state)
         merge_table m = random_merges(&random);
         token_table_add(&m.tokens, "[x]", 3, 0.0f, TOKEN_USER_DEFINED);
         token_table_add(&m.tokens, "\xC3\xA9\xC3\xA9", 4, 0.0f, TOKEN_USER_DEFINED);
-        made_tokenizer made = make(&m, pre_tokenizer_name(i));
+        const char *name = pre_tokenizer_name(i);
+        const bool composes = pre_tokenizer_composes(pre_tokenizer_find(name, strlen(name)));
+        made_tokenizer made = make(&m, name);
         for (int round = 0; round < 200; round++) {
-            static const char lively[] = "aab \xC3\xA9\xC3\xA9'\n1[x]";
+            static const char lively[] = "aab \xC3\xA9\xC3\xA9'\n1[x]\xCC\x81";
             char text[100];
             size_t length = below(&random, sizeof text + 1);
             for (size_t b = 0; b < length; b++) {
                 text[b] = round % 2 == 0 ? lively[below(&random, sizeof lively - 1)]
                                          : (char)random_source_next(&random);
             }
-            assert_comes_back(made.tok, text, length);
+            assert_comes_back(made.tok, composes, text, length);
         }
         made_tokenizer_destroy(&made);
         merge_table_free(&m);
@@ -322,6 +350,43 @@ static void whole_words_are_kept_where_the_model_wants_it(void **state)
         free(ids);
         ids = made_tokenizer_encode(made.tok, "xyz", 3, &n); /* a control token is never typed */
         assert_int_equal(n, 3);
+        free(ids);
+        made_tokenizer_destroy(&made);
+        merge_table_free(&m);
+    }
+}
+
+/*
+ * "é" as two code points, an e and a mark: one token, and the composed text, where the family was
+ * trained on composed texts; elsewhere as it stands, and a half mark in any case.
+ */
+static void texts_are_composed_where_the_model_was_trained_so(void **state)
+{
+    (void)state;
+    static const char decomposed[] = "e\xCC\x81", half[] = "e\xCC";
+    static const struct {
+        const char *pre;
+        bool composes;
+    } all[] = {{"qwen2", true},      {"qwen35", true}, {"olmo", true},   {"mpt", true},
+               {"command-r", true},  {"gpt-2", false}, {"phi-2", false}, {"llama-bpe", false},
+               {"starcoder", false}, {"megrez", false}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        merge_table m = merge_table_create();
+        const cellar_token composed = merge_table_add(&m, 0xC3, 0xA9);
+        made_tokenizer made = make(&m, all[i].pre);
+        size_t n, n_bytes;
+        char *text;
+        cellar_token *ids = made_tokenizer_encode(made.tok, decomposed, 3, &n);
+        assert_int_equal(n, all[i].composes ? 1 : 3);
+        assert_int_equal(ids[0], all[i].composes ? composed : 'e');
+        assert_int_equal(tokenizer_decode(made.tok, ids, n, false, &text, &n_bytes, NULL),
+                         CELLAR_OK);
+        assert_int_equal(n_bytes, all[i].composes ? 2 : 3);
+        assert_memory_equal(text, all[i].composes ? "\xC3\xA9" : decomposed, n_bytes);
+        free(text);
+        free(ids);
+        ids = made_tokenizer_encode(made.tok, half, 2, &n);
+        assert_int_equal(n, 2);
         free(ids);
         made_tokenizer_destroy(&made);
         merge_table_free(&m);
@@ -461,7 +526,7 @@ static void characters_are_merged_with_byte_tokens_for_the_rest(void **state)
     assert_int_equal(n, sizeof expected / sizeof expected[0]);
     assert_memory_equal(ids, expected, sizeof expected);
     free(ids);
-    assert_comes_back(made.tok, text, sizeof text - 1);
+    assert_comes_back(made.tok, false, text, sizeof text - 1);
     assert_false(tokenizer_adds_space(made.tok));
     made_tokenizer_destroy(&made);
     token_table_free(&table);
@@ -475,6 +540,7 @@ int main(void)
         cmocka_unit_test(every_byte_has_a_character_and_comes_back),
         cmocka_unit_test(words_of_one_letter_take_no_quadratic_steps),
         cmocka_unit_test(whole_words_are_kept_where_the_model_wants_it),
+        cmocka_unit_test(texts_are_composed_where_the_model_was_trained_so),
         cmocka_unit_test(bytes_without_a_token_are_unknown_or_lost),
         cmocka_unit_test(the_first_of_equal_merges_counts),
         cmocka_unit_test(unknown_pre_tokenizers_are_refused_by_name),

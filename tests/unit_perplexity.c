@@ -18,6 +18,7 @@
 
 #include "engine/perplexity.h"
 #include "support_model.h"
+#include "support_t5.h"
 
 #define N_TEXT 41u
 #define VOCABULARY FIXTURE_VOCABULARY
@@ -330,6 +331,67 @@ static void several_texts_are_the_texts_one_after_the_other(void **state)
     engine_destroy(e);
 }
 
+/* ---- an encoder ----------------------------------------------------------------------------- */
+
+#define T5_START 3
+
+static const cellar_token sources[2][4] = {{7, 8, 9, 1}, {30, 2, 30, 1}};
+
+static cellar_status encode_source(void *context, size_t i, cellar_error *error)
+{
+    (void)error;
+    support_t5_encode(context, 0, sources[i], 4);
+    return CELLAR_OK;
+}
+
+/* The mean of -log p over two texts, from logits of decoding each behind its own source. */
+static double plain_loss(engine *e, const cellar_token *tokens, const size_t *ends)
+{
+    double sum = 0;
+    for (size_t i = 0, from = 0; i < 2; from = ends[i++]) {
+        const uint32_t n = (uint32_t)(ends[i] - from);
+        cellar_token read[16] = {T5_START};
+        float logits[16 * T5_VOCAB];
+        memcpy(read + 1, tokens + from, (n - 1) * sizeof *read);
+        assert_int_equal(cellar_clear(engine_memory(e), NULL), CELLAR_OK);
+        support_t5_encode(e, 0, sources[i], 4);
+        support_t5_decode(e, 0, read, n, logits);
+        for (uint32_t t = 0; t < n; t++) {
+            double total = 0;
+            for (uint32_t v = 0; v < T5_VOCAB; v++) {
+                total += exp(logits[t * T5_VOCAB + v]);
+            }
+            sum += log(total) - logits[t * T5_VOCAB + (uint32_t)tokens[from + t]];
+        }
+    }
+    return sum / (double)ends[1];
+}
+
+static void each_text_is_read_behind_what_the_encoder_read(void **state)
+{
+    (void)state;
+    static const size_t ends[] = {9, 21};
+    cellar_token tokens[21];
+    for (uint32_t i = 0; i < 21; i++) {
+        tokens[i] = (cellar_token)((i * 13 + 4) % T5_VOCAB);
+    }
+    recipe *r = support_t5_recipe(true);
+    support_t5 t5;
+    support_t5_open(r, NULL, &t5);
+    perplexity_options options = make_options(16, 8, T5_START);
+    perplexity_result found;
+    options.ends = ends;
+    options.n_texts = 2;
+    options.context = t5.engine;
+    options.begin_text = encode_source;
+    assert_int_equal(perplexity_measure(t5.engine, NULL, tokens, 21, &options, &found, NULL),
+                     CELLAR_OK);
+    assert_int_equal(found.n_scored, 21);
+    assert_near("loss", found.loss.value, plain_loss(t5.engine, tokens, ends));
+    support_t5_close(&t5);
+    recipe_destroy(r);
+}
+
 /* ---- what is refused ------------------------------------------------------------------------ */
 
 static void refuse(engine *e, size_t n, perplexity_options options, const char *word)
@@ -431,6 +493,7 @@ int main(void)
         cmocka_unit_test(turned_rows_give_nearly_the_same),
         cmocka_unit_test(a_second_measurement_gives_the_same),
         cmocka_unit_test(several_texts_are_the_texts_one_after_the_other),
+        cmocka_unit_test(each_text_is_read_behind_what_the_encoder_read),
         cmocka_unit_test(bad_options_and_texts_are_refused),
         cmocka_unit_test(it_can_be_stopped),
         cmocka_unit_test(logits_that_are_no_numbers_are_refused),

@@ -74,7 +74,7 @@ static void a_prompt_that_is_too_long_stays_as_it_was(void **state)
     size_t n = 5;
     cellar_error error;
     assert_int_equal(run_encoder_read(made.engine, tokens, &n, &error), CELLAR_FULL);
-    assert_non_null(strstr(error.message, "the prompt has 5 tokens"));
+    assert_non_null(strstr(error.message, "the text for the encoder has 5 tokens"));
     assert_int_equal(n, 5);
     assert_int_equal(tokens[0], 7);
     assert_int_equal(engine_encoded_tokens(made.engine, 0), 0);

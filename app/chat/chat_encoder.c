@@ -270,7 +270,7 @@ static cellar_status place_tokens(const chat_encoder *encoder, const part *p, ui
                                   chat_text *out, cellar_error *error)
 {
     bool is_due = tokenizer_adds_space(encoder->tok) && !p->how.continues_text, is_good = true;
-    size_t at = 0;
+    size_t at = p->how.drops_space ? tokenizer_skip_space(p->bytes, p->n, 0) : 0;
     for (uint32_t i = first; is_good && i < out->n_tokens; i++) {
         size_t n;
         char *piece = whole_piece(encoder, out->tokens[i], &n);
@@ -278,7 +278,13 @@ static cellar_status place_tokens(const chat_encoder *encoder, const part *p, ui
             return report(error, CELLAR_NO_MEMORY, -1, "no memory for the text of a token");
         }
         const bool is_control = chat_encoder_is_control(encoder, out->tokens[i]);
+        if (tokenizer_swallows_before(encoder->tok, out->tokens[i])) {
+            at = tokenizer_skip_space(p->bytes, p->n, at);
+        }
         is_good = match_piece(p, piece, n, is_due && !is_control, &at);
+        if (tokenizer_swallows_after(encoder->tok, out->tokens[i])) {
+            at = tokenizer_skip_space(p->bytes, p->n, at);
+        }
         out->ends[i] = p->place + (uint32_t)at;
         is_due = is_control ? tokenizer_adds_space(encoder->tok) : is_due && n == 0;
         free(piece);
@@ -318,6 +324,9 @@ static cellar_status read_part(const chat_encoder *encoder, const part *p, chat_
                                      start_of(encoder, p, tokens, i), error);
     }
     free(tokens);
+    if (status == CELLAR_OK && n == 0 && p->how.drops_space && out->ends[first - 1] == p->place) {
+        out->ends[first - 1] += (uint32_t)p->n; /* all of it is swallowed by the token before it */
+    }
     return status == CELLAR_OK && n > 0 ? place_tokens(encoder, p, first, out, error) : status;
 }
 
@@ -378,6 +387,8 @@ cellar_status chat_encoder_read(const chat_encoder *encoder, const char *bytes, 
         p.how.continues_text = is_behind_mark ||
                                (out->n_tokens > 0 &&
                                 !chat_encoder_is_control(encoder, out->tokens[out->n_tokens - 1]));
+        p.how.drops_space = out->n_tokens > 0 &&
+                            tokenizer_swallows_after(encoder->tok, out->tokens[out->n_tokens - 1]);
         status = p.n > 0 ? read_part(encoder, &p, out, error) : CELLAR_OK;
         at += p.n + (mark != NULL ? MARK_BYTES : 0);
         is_behind_mark = mark != NULL;

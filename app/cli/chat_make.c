@@ -26,6 +26,13 @@ static cellar_status open_model(chat *c, cellar_error *error)
 {
     cellar_status status = model_file_open(c->options->model, c->options->no_mmap, &c->opened,
                                            error);
+    if (status == CELLAR_OK && c->opened.model->encoder != NULL) {
+        return report(
+            error, CELLAR_UNSUPPORTED, -1,
+            "models of architecture %s do not chat: their encoder reads one text, and the "
+            "answer stands alone; 'cellar run' asks them",
+            c->opened.model->architecture->name);
+    }
     return status == CELLAR_OK ? chat_encoder_create(c->opened.tokenizer, &c->encoder, error)
                                : status;
 }

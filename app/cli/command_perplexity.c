@@ -22,8 +22,9 @@
 #include "cli/memory_options.h"
 #include "cli/model_file.h"
 #include "cli/options.h"
-#include "cli/prompt.h"
+#include "cli/run_encoder.h"
 #include "cli/terminal.h"
+#include "cli/text_list.h"
 #include "cpu_choice.h"
 #include "engine/perplexity.h"
 #include "report.h"
@@ -47,6 +48,9 @@ const char command_perplexity_help[] =
     "Options\n"
     "  -f, --file FILE       the text; - is standard input. The last line end is\n"
     "                        dropped.\n"
+    "      --source FILE     what the encoder of a model that has one (T5) reads before\n"
+    "                        the text; several texts, with --separator, have one each\n"
+    "                        or one for all. Default: an empty text\n"
     "      --separator LINE  the file holds several texts, with lines like this between\n"
     "                        them; each begins with a window of its own\n"
     "  -m, --model FILE      a GGUF model; default: the built-in storyteller\n"
@@ -79,7 +83,7 @@ const char command_perplexity_help[] =
 
 /* What the command line says. */
 typedef struct request {
-    const char *model, *file, *cpu, *separator;
+    const char *model, *file, *source, *cpu, *separator;
     memory_options memory;
     int64_t n_step; /* 0: not given */
     int against;    /* 1: f32 */
@@ -90,11 +94,7 @@ typedef struct request {
 /* Everything that has to be given back. */
 typedef struct parts {
     model_file opened;
-    prompt text;
-    cellar_token *tokens; /* [n_tokens] */
-    size_t n_tokens;
-    size_t *ends; /* [n_texts] */
-    size_t n_texts;
+    text_list texts, sources; /* sources: of the encoder, if there is one */
     engine *engine, *exact;
     progress_line line;
     perplexity_options options;
@@ -117,6 +117,7 @@ static options_result parse(int argc, char **argv, request *r, cellar_error *err
     const option table[] = {
         option_text('m', "model", &r->model),
         option_text('f', "file", &r->file),
+        option_text(0, "source", &r->source),
         option_flag(0, "no-mmap", &r->no_mmap),
         option_text(0, "separator", &r->separator),
         MEMORY_OPTIONS(&r->memory),
@@ -134,79 +135,82 @@ static options_result parse(int argc, char **argv, request *r, cellar_error *err
         report(error, CELLAR_INVALID, -1, "which text? Give a file: -f FILE, or -f - for input");
         return OPTIONS_WRONG;
     }
+    if (r->source != NULL && strcmp(r->source, "-") == 0 && strcmp(r->file, "-") == 0) {
+        report(error, CELLAR_INVALID, -1, "--file and --source: only one can be standard input");
+        return OPTIONS_WRONG;
+    }
     return cpu_choice_take(r->cpu, &r->cpu_mask, error) == CELLAR_OK ? OPTIONS_OK : OPTIONS_WRONG;
 }
 
 /* ---- making the parts ----------------------------------------------------------------------- */
 
-/* Append the tokens of a text, and where it ends. */
-static cellar_status add_text(parts *p, const char *text, size_t length, cellar_error *error)
+static cellar_status read_texts(const request *r, parts *p, cellar_error *error)
 {
-    const tokenize_options how = {.add_special = false}; /* each window has its own start */
-    cellar_token *ids = NULL;
-    size_t n = 0;
-    cellar_status status = tokenizer_encode(p->opened.tokenizer, text, length, how, &ids, &n,
-                                            error);
-    if (status != CELLAR_OK || n == 0) {
-        return status;
+    const tokenize_options plain = {.add_special = false}; /* each window has its own start */
+    const tokenize_options whole = {.add_special = true};  /* as an encoder was trained */
+    const model *m = p->opened.model;
+    if (m->encoder == NULL && r->source != NULL) {
+        return report(error, CELLAR_INVALID, -1,
+                      "option --source: models of architecture %s have no encoder that could read "
+                      "it",
+                      m->architecture->name);
     }
-    cellar_token *tokens = realloc(p->tokens, (p->n_tokens + n + 1) * sizeof *tokens);
-    p->tokens = tokens != NULL ? tokens : p->tokens;
-    size_t *ends = realloc(p->ends, (p->n_texts + 1) * sizeof *ends);
-    p->ends = ends != NULL ? ends : p->ends;
-    if (tokens != NULL && ends != NULL) {
-        memcpy(tokens + p->n_tokens, ids, n * sizeof *ids);
-        p->n_tokens += n;
-        p->ends[p->n_texts++] = p->n_tokens;
+    cellar_status status = run_encoder_check(m, NULL, error);
+    if (status == CELLAR_OK) {
+        status = text_list_read(p->opened.tokenizer, r->file, r->separator, plain, &p->texts,
+                                error);
     }
-    free(ids);
-    return tokens != NULL && ends != NULL
-               ? CELLAR_OK
-               : report(error, CELLAR_NO_MEMORY, -1, "no memory for the tokens of the text");
-}
-
-/*
- * The first line from `from` on that is the separator: the text before it ends at *end, without its
- * line end, and the next one begins at *next. False: there is none, *end is the end of all.
- */
-static bool find_separator(const prompt *text, const char *separator, size_t length, size_t from,
-                           size_t *end, size_t *next)
-{
-    for (size_t line = from, line_end; separator != NULL && line <= text->length;
-         line = line_end + 1) {
-        const char *found = line < text->length
-                                ? memchr(text->text + line, '\n', text->length - line)
-                                : NULL;
-        line_end = found != NULL ? (size_t)(found - text->text) : text->length;
-        if (line_end - line == length && memcmp(text->text + line, separator, length) == 0) {
-            *end = line > from ? line - 1 : from;
-            *next = line_end < text->length ? line_end + 1 : text->length;
-            return true;
-        }
-        if (found == NULL) {
-            break;
-        }
+    if (status == CELLAR_OK && m->encoder != NULL) {
+        status = text_list_read(p->opened.tokenizer, r->source, r->separator, whole, &p->sources,
+                                error);
     }
-    *end = *next = text->length;
-    return false;
-}
-
-static cellar_status read_text(const request *r, parts *p, cellar_error *error)
-{
-    cellar_status status = prompt_read(NULL, r->file, &p->text, error);
-    if (status != CELLAR_OK) {
-        return status;
-    }
-    const char *separator = r->separator;
-    const size_t length = separator != NULL ? strlen(separator) : 0;
-    bool has_more = true;
-    for (size_t from = 0; has_more && status == CELLAR_OK;) {
-        size_t end = from, next = from;
-        has_more = find_separator(&p->text, separator, length, from, &end, &next);
-        status = add_text(p, p->text.text + from, end - from, error);
-        from = next;
+    if (status == CELLAR_OK && p->sources.n_texts > 1 && p->sources.n_texts != p->texts.n_texts) {
+        return report(error, CELLAR_INVALID, -1,
+                      "option --source: expected one text, or %zu as in the other file, found %zu",
+                      p->texts.n_texts, p->sources.n_texts);
     }
     return status;
+}
+
+static cellar_status encode_source(parts *p, engine *e, size_t text, cellar_error *error)
+{
+    const size_t begin = text_list_begin(&p->sources, text);
+    size_t n = p->sources.ends[text] - begin;
+    if (n == 0) {
+        return report(error, CELLAR_INVALID, (int64_t)text,
+                      "text %zu for the encoder is empty, and the model adds no token to it: give "
+                      "another with --source",
+                      text + 1);
+    }
+    cellar_token *tokens = malloc(n * sizeof *tokens);
+    if (tokens == NULL) {
+        return report(error, CELLAR_NO_MEMORY, -1, "no memory for the tokens of a text");
+    }
+    memcpy(tokens, p->sources.tokens + begin, n * sizeof *tokens);
+    cellar_status status = run_encoder_read(e, tokens, &n, error);
+    free(tokens);
+    return status;
+}
+
+/* One source serves all texts: its encoding stays. */
+static cellar_status begin_text(void *context, size_t text, cellar_error *error)
+{
+    parts *p = context;
+    const bool is_read = p->sources.n_texts == 0 || (p->sources.n_texts == 1 && text > 0);
+    cellar_status status = is_read ? CELLAR_OK : encode_source(p, p->engine, text, error);
+    if (status == CELLAR_OK && !is_read && p->exact != NULL) {
+        status = encode_source(p, p->exact, text, error);
+    }
+    return status;
+}
+
+/* What stands before every window; -1: nothing. */
+static cellar_token start_of(const model_file *opened)
+{
+    if (opened->model->encoder != NULL) {
+        return opened->model->encoder->start;
+    }
+    return tokenizer_adds_bos(opened->tokenizer) ? tokenizer_bos(opened->tokenizer) : -1;
 }
 
 static cellar_status make_engines(const request *r, parts *p, cellar_error *error)
@@ -237,11 +241,10 @@ static cellar_status make_engines(const request *r, parts *p, cellar_error *erro
         status = engine_create(p->opened.model, &options, &p->exact, error);
     }
     p->options = perplexity_defaults(options.n_cells);
-    p->options.ends = p->ends;
-    p->options.n_texts = p->n_texts;
+    p->options.ends = p->texts.ends;
+    p->options.n_texts = p->texts.n_texts;
     p->options.n_step = r->n_step != 0 ? (uint32_t)r->n_step : p->options.n_step;
-    p->options.start = tokenizer_adds_bos(p->opened.tokenizer) ? tokenizer_bos(p->opened.tokenizer)
-                                                               : -1;
+    p->options.start = start_of(&p->opened);
     return status;
 }
 
@@ -249,9 +252,8 @@ static void free_parts(parts *p)
 {
     engine_destroy(p->exact);
     engine_destroy(p->engine);
-    free(p->tokens);
-    free(p->ends);
-    prompt_free(&p->text);
+    text_list_free(&p->texts);
+    text_list_free(&p->sources);
     model_file_close(&p->opened);
 }
 
@@ -277,14 +279,20 @@ static double speed(const parts *p, const perplexity_result *found)
     return p->seconds > 0 ? (double)found->n_read / p->seconds : 0;
 }
 
+static size_t n_texts(const parts *p)
+{
+    return p->texts.n_texts - p->texts.n_empty;
+}
+
 static void print_text(const request *r, const parts *p, const perplexity_result *found)
 {
     printf("memory      K %s, V %s, turned: %s\n", memory_type_names[r->memory.k_type],
            memory_type_names[r->memory.v_type], memory_rotation_names[r->memory.rotation]);
     printf("text        %zu tokens in %zu text%s, %" PRIu64 " of them scored; %" PRIu64
            " window%s of %" PRIu32 " tokens, stride %" PRIu32 "\n",
-           p->n_tokens, p->n_texts, p->n_texts == 1 ? "" : "s", found->n_scored, found->n_windows,
-           found->n_windows == 1 ? "" : "s", p->options.n_window, p->options.n_step);
+           p->texts.n_tokens, n_texts(p), n_texts(p) == 1 ? "" : "s", found->n_scored,
+           found->n_windows, found->n_windows == 1 ? "" : "s", p->options.n_window,
+           p->options.n_step);
     printf("perplexity  %.4f +- %.4f\n", found->perplexity.value, found->perplexity.error);
     if (found->is_compared) {
         const perplexity_comparison *c = &found->comparison;
@@ -322,7 +330,7 @@ static void print_json(const request *r, const parts *p, const perplexity_result
         "{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:f, s:f}", "cache_type_k",
         memory_type_names[r->memory.k_type], "cache_type_v", memory_type_names[r->memory.v_type],
         "cache_rotate", memory_rotation_names[r->memory.rotation], "tokens",
-        (json_int_t)p->n_tokens, "texts", (json_int_t)p->n_texts, "scored",
+        (json_int_t)p->texts.n_tokens, "texts", (json_int_t)n_texts(p), "scored",
         (json_int_t)found->n_scored, "windows", (json_int_t)found->n_windows, "window",
         (json_int_t)p->options.n_window, "stride", (json_int_t)p->options.n_step, "loss",
         mean_json(&found->loss), "perplexity", mean_json(&found->perplexity), "seconds", p->seconds,
@@ -353,16 +361,17 @@ static int run(const request *r, parts *p)
     if (model_file_open(r->model, r->no_mmap, &p->opened, &error) != CELLAR_OK) {
         return report_failure(model_file_name(r->model), &error);
     }
-    if (read_text(r, p, &error) != CELLAR_OK || make_engines(r, p, &error) != CELLAR_OK) {
+    if (read_texts(r, p, &error) != CELLAR_OK || make_engines(r, p, &error) != CELLAR_OK) {
         return report_failure(NULL, &error);
     }
     p->line = progress_line_init();
     p->options.context = p;
     p->options.progress = show_progress;
+    p->options.begin_text = begin_text;
     p->began = now();
     perplexity_result found;
-    cellar_status status = perplexity_measure(p->engine, p->exact, p->tokens, p->n_tokens,
-                                              &p->options, &found, &error);
+    cellar_status status = perplexity_measure(p->engine, p->exact, p->texts.tokens,
+                                              p->texts.n_tokens, &p->options, &found, &error);
     p->seconds = now() - p->began;
     progress_line_erase(&p->line);
     if (status != CELLAR_OK) {

@@ -38,7 +38,7 @@ cellar_status run_encoder_read(engine *e, cellar_token *tokens, size_t *n, cella
     }
     if (*n > engine_ubatch(e)) {
         return report(error, CELLAR_FULL, -1,
-                      "the prompt has %zu tokens, and an encoder reads a text at once: use larger "
+                      "the text for the encoder has %zu tokens, and it is read at once: use larger "
                       "micro-batches (--ubatch, and as many cells) than %" PRIu32,
                       *n, engine_ubatch(e));
     }

@@ -197,7 +197,8 @@ static cellar_status add_text(run_session *s, const char *text, size_t n, cellar
     const tokenize_options how = {
         .add_special = is_beginning,
         .parse_special = s->options.show_special,
-        .continues_text = !is_beginning && tokenizer_piece(s->tokenizer, last, false, NULL, 0) > 0};
+        .continues_text = !is_beginning && tokenizer_piece(s->tokenizer, last, false, NULL, 0) > 0,
+        .drops_space = tokenizer_swallows_after(s->tokenizer, last)};
     cellar_token *tokens;
     size_t n_tokens;
     cellar_status status = tokenizer_encode(s->tokenizer, text, n, how, &tokens, &n_tokens, error);

@@ -265,7 +265,11 @@ static cellar_status read_texts(measuring *m, cellar_error *error)
     cellar_status status = CELLAR_OK;
     for (size_t i = 0, from = 0; i < count_texts(o) && status == CELLAR_OK; i++) {
         const size_t end = text_end(o, i, m->n);
-        status = read_text(m, from, end, error);
+        status = o->begin_text != NULL && end > from ? o->begin_text(o->context, i, error)
+                                                     : CELLAR_OK;
+        if (status == CELLAR_OK) {
+            status = read_text(m, from, end, error);
+        }
         from = end;
     }
     return status;

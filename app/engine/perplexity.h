@@ -58,6 +58,8 @@ typedef struct perplexity_options {
     /* [n_texts] where each text ends in the tokens, never falling, the last at n; NULL: one text */
     const size_t *ends;
     size_t n_texts;
+    /* Called before text i is read, for an encoder to read its own; a failure ends all. NULL: no. */
+    cellar_status (*begin_text)(void *context, size_t i, cellar_error *error);
     void *context;
     /* Tells how far it is and what it has found so far (loss, perplexity alone); false: stop. */
     bool (*progress)(void *context, size_t n_done, size_t n_tokens, const perplexity_result *found);

@@ -18,16 +18,6 @@
 
 /* ---- characters ----------------------------------------------------------------------------- */
 
-static uint32_t decode(const unsigned char *bytes, size_t length)
-{
-    static const unsigned char lead_bits[] = {0, 0x7F, 0x1F, 0x0F, 0x07};
-    uint32_t code = bytes[0] & lead_bits[length];
-    for (size_t i = 1; i < length; i++) {
-        code = code << 6 | (bytes[i] & 0x3F);
-    }
-    return code;
-}
-
 character splitting_look_far(const split_text *text, size_t at)
 {
     const unsigned char *bytes = (const unsigned char *)text->bytes + at;
@@ -35,7 +25,7 @@ character splitting_look_far(const split_text *text, size_t at)
     if (utf8_scan(bytes, text->end - at, &length) != UTF8_WHOLE) {
         return (character){UINT32_MAX, UNICODE_OTHER, 1};
     }
-    uint32_t code = decode(bytes, length);
+    uint32_t code = utf8_code(bytes, length);
     return (character){code, unicode_class(code), (uint32_t)length};
 }
 
@@ -198,4 +188,9 @@ bool pre_tokenizer_keeps_tokens(const pre_tokenizer *pre)
 bool pre_tokenizer_adds_bos(const pre_tokenizer *pre)
 {
     return pre->adds_bos;
+}
+
+bool pre_tokenizer_composes(const pre_tokenizer *pre)
+{
+    return pre->composes;
 }

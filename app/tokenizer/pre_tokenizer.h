@@ -30,6 +30,12 @@ bool pre_tokenizer_keeps_tokens(const pre_tokenizer *pre);
 /* Does the family put BOS before a text where the file does not say? */
 bool pre_tokenizer_adds_bos(const pre_tokenizer *pre);
 
+/*
+ * Was the family trained on texts in normal form C only ("normalizer": NFC in tokenizer.json)? Then
+ * a text has to be put into it first (normal_form.h).
+ */
+bool pre_tokenizer_composes(const pre_tokenizer *pre);
+
 /* Called for each word in turn; anything but CELLAR_OK ends the splitting with that status. */
 typedef cellar_status (*pre_tokenizer_visit)(void *context, const char *word, size_t length);
 

@@ -188,6 +188,8 @@ static const code_range deepseek_letters[] = {
 /* ---- pre-tokenizers ------------------------------------------------------------------------- */
 
 static const pre_tokenizer gpt2 = {.rules = {WORDS(gpt2_words)}};
+/* GPT-NeoX's tokenizer.json, which others took over: the same pattern, over composed texts. */
+static const pre_tokenizer neox = {.rules = {WORDS(gpt2_words)}, .composes = true};
 static const pre_tokenizer llama3 = {
     .rules = {WORDS(llama3_words)},
     .keeps_tokens = true,
@@ -196,13 +198,19 @@ static const pre_tokenizer llama3 = {
 /* The same pattern in models that do not begin with BOS. */
 static const pre_tokenizer cl100k = {.rules = {WORDS(llama3_words)}};
 static const pre_tokenizer glm4 = {.rules = {WORDS(llama3_words)}, .keeps_tokens = true};
-static const pre_tokenizer qwen2 = {.rules = {WORDS(qwen2_words)}};
-static const pre_tokenizer qwen35 = {.rules = {WORDS(qwen35_words)}};
+static const pre_tokenizer qwen2 = {.rules = {WORDS(qwen2_words)}, .composes = true};
+/* The same pattern in models of which it is not known that they were trained on composed texts. */
+static const pre_tokenizer qwen2_as_is = {.rules = {WORDS(qwen2_words)}};
+static const pre_tokenizer qwen35 = {.rules = {WORDS(qwen35_words)}, .composes = true};
 static const pre_tokenizer gpt4o = {.rules = {WORDS(gpt4o_words)}};
 static const pre_tokenizer tekken = {.rules = {WORDS(tekken_words)}, .adds_bos = true};
 
 /* Digits, then GPT-2's pattern. */
 static const pre_tokenizer starcoder = {.rules = {SINGLE_DIGITS, WORDS(gpt2_words)}};
+static const pre_tokenizer command_r = {
+    .rules = {SINGLE_DIGITS, WORDS(gpt2_words)},
+    .composes = true,
+};
 
 /*
  * Falcon: runs of punctuation; GPT-2's pattern; runs of numeric characters, but after bytes were
@@ -277,8 +285,8 @@ static const pre_tokenizer viking = {.rules = {BLOOM_RULE, SINGLE_DIGITS}};
 const pre_tokenizer_entry pre_tokenizer_entries[] = {
     {"gpt-2", &gpt2},
     {"phi-2", &gpt2},
-    {"mpt", &gpt2},
-    {"olmo", &gpt2},
+    {"mpt", &neox},
+    {"olmo", &neox},
     {"jais", &gpt2},
     {"gigachat", &gpt2},
     {"exaone4", &gpt2},
@@ -297,10 +305,10 @@ const pre_tokenizer_entry pre_tokenizer_entries[] = {
     {"glm4", &glm4},
     {"qwen2", &qwen2},
     {"stablelm2", &qwen2},
-    {"megrez", &qwen2},
+    {"megrez", &qwen2_as_is},
     {"hunyuan", &qwen2},
-    {"kormo", &qwen2},
-    {"solar-open", &qwen2},
+    {"kormo", &qwen2_as_is},
+    {"solar-open", &qwen2_as_is},
     {"deepseek-r1-qwen", &qwen2},
     {"qwen35", &qwen35},
     {"gpt-4o", &gpt4o},
@@ -308,7 +316,7 @@ const pre_tokenizer_entry pre_tokenizer_entries[] = {
     {"tekken", &tekken},
     {"starcoder", &starcoder},
     {"refact", &starcoder},
-    {"command-r", &starcoder},
+    {"command-r", &command_r},
     {"smollm", &starcoder},
     {"codeshell", &starcoder},
     {"exaone", &starcoder},

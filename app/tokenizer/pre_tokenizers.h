@@ -15,8 +15,8 @@
 #define MOST_RULES 6
 
 struct pre_tokenizer {
-    split_rule rules[MOST_RULES + 1]; /* ended by RULE_END */
-    bool keeps_tokens, adds_bos;
+    split_rule rules[MOST_RULES + 1];      /* ended by RULE_END */
+    bool keeps_tokens, adds_bos, composes; /* the questions of pre_tokenizer.h */
 };
 
 typedef struct pre_tokenizer_entry {

@@ -7,7 +7,8 @@
  * Where a space is put: with add_space_prefix before the text and before the text after each
  * control token, as the models that want it were trained; a user-defined token is part of the text
  * around it, so none follows it, and none precedes it at the beginning. tokenizer_decode takes away
- * exactly these spaces.
+ * exactly these spaces. White space that a special token swallows is gone before that: what is left
+ * of a stretch is what counts, and of a stretch of nothing else there is nothing left.
  */
 #include "tokenizer/tokenizer.h"
 
@@ -17,6 +18,7 @@
 #include "report.h"
 #include "tokenizer/greedy.h"
 #include "tokenizer/id_list.h"
+#include "tokenizer/normal_form.h"
 #include "tokenizer/spm.h"
 #include "tokenizer/tokenizer_internal.h"
 
@@ -49,6 +51,21 @@ bool tokenizer_adds_bos(const tokenizer *tok)
 bool tokenizer_adds_space(const tokenizer *tok)
 {
     return tok->adds_space;
+}
+
+bool tokenizer_swallows_after(const tokenizer *tok, cellar_token id)
+{
+    return tokenizer_has(tok, id) && tokenizer_swallows(tok, id, SWALLOWS_AFTER);
+}
+
+bool tokenizer_swallows_before(const tokenizer *tok, cellar_token id)
+{
+    return tokenizer_has(tok, id) && tokenizer_swallows(tok, id, SWALLOWS_BEFORE);
+}
+
+size_t tokenizer_skip_space(const char *text, size_t length, size_t from)
+{
+    return swallowing_skip(text, length, from);
 }
 
 /* Names under which models end a turn or an answer, often without telling it by a key. */
@@ -97,6 +114,12 @@ bool tokenizer_ends_text(const tokenizer *tok, cellar_token id)
 
 /* ---- text to ids ---------------------------------------------------------------------------- */
 
+static cellar_status report_too_long(size_t length, cellar_error *error)
+{
+    return report(error, CELLAR_INVALID, -1, "a text of %llu bytes is too long, the most is %llu",
+                  (unsigned long long)length, (unsigned long long)LONGEST_TEXT);
+}
+
 static cellar_status append(id_list *ids, cellar_token id, cellar_error *error)
 {
     if (!id_list_append(ids, id)) {
@@ -120,6 +143,27 @@ static cellar_status encode_greedily(const tokenizer *tok, const char *text, siz
     return status;
 }
 
+/* Byte-level BPE, over a composed text where the model was trained on such. */
+static cellar_status encode_bytes(const tokenizer *tok, const char *text, size_t length,
+                                  bool add_space, id_list *ids, cellar_error *error)
+{
+    char *composed = NULL;
+    size_t n = 0;
+    cellar_status status = CELLAR_OK;
+    if (pre_tokenizer_composes(tok->bpe.pre)) {
+        status = normal_form_make(NORMAL_FORM_C, text, length, &composed, &n, error);
+    }
+    if (status == CELLAR_OK && composed != NULL && n > LONGEST_TEXT) {
+        status = report_too_long(n, error);
+    }
+    if (status == CELLAR_OK) {
+        status = bpe_encode(&tok->bpe, tok->unknown, composed != NULL ? composed : text,
+                            composed != NULL ? n : length, add_space, ids, NULL, error);
+    }
+    free(composed);
+    return status;
+}
+
 /* An ordinary stretch: what the algorithms are for. */
 static cellar_status encode_stretch(const tokenizer *tok, const char *text, size_t length,
                                     bool add_space, id_list *ids, cellar_error *error)
@@ -132,6 +176,8 @@ static cellar_status encode_stretch(const tokenizer *tok, const char *text, size
                               error);
     case TOKENIZER_GREEDY:
         return encode_greedily(tok, text, length, add_space, ids, error);
+    case TOKENIZER_BYTES:
+        return encode_bytes(tok, text, length, add_space, ids, error);
     default:
         return bpe_encode(&tok->bpe, tok->unknown, text, length, add_space, ids, NULL, error);
     }
@@ -143,12 +189,14 @@ static cellar_status encode_text(const tokenizer *tok, const char *text, size_t 
 {
     const bool with_control = options.parse_special;
     bool is_space_due = tok->adds_space && !options.continues_text;
-    size_t from = 0;
+    size_t from = options.drops_space ? swallowing_skip(text, length, 0) : 0;
     while (from < length) {
         size_t at;
         cellar_token special = special_find(&tok->specials, text, length, from, with_control, &at);
-        if (at > from) {
-            cellar_status status = encode_stretch(tok, text + from, at - from, is_space_due, ids,
+        const bool trims = special >= 0 && tokenizer_swallows(tok, special, SWALLOWS_BEFORE);
+        const size_t end = trims ? swallowing_trim(text, from, at) : at;
+        if (end > from) {
+            cellar_status status = encode_stretch(tok, text + from, end - from, is_space_due, ids,
                                                   error);
             if (status != CELLAR_OK) {
                 return status;
@@ -164,6 +212,9 @@ static cellar_status encode_text(const tokenizer *tok, const char *text, size_t 
         }
         is_space_due = tokenizer_adds_space_after(tok, special);
         from = at + tok->vocabulary.texts[special].length;
+        if (tokenizer_swallows(tok, special, SWALLOWS_AFTER)) {
+            from = swallowing_skip(text, length, from);
+        }
     }
     return CELLAR_OK;
 }
@@ -175,9 +226,7 @@ cellar_status tokenizer_encode(const tokenizer *tok, const char *text, size_t le
     *ids = NULL;
     *n = 0;
     if (length > LONGEST_TEXT) {
-        return report(error, CELLAR_INVALID, -1,
-                      "a text of %llu bytes is too long, the most is %llu",
-                      (unsigned long long)length, (unsigned long long)LONGEST_TEXT);
+        return report_too_long(length, error);
     }
     id_list list = {0};
     cellar_status status = CELLAR_OK;

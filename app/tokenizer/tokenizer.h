@@ -5,7 +5,10 @@
  * tokenizer.ggml.model: "llama" is SentencePiece's BPE by scores (spm.h), "gpt2" byte-level BPE with
  * the pre-tokenizer named by tokenizer.ggml.pre (bpe.h, pre_tokenizer.h), "gemma4" BPE over
  * characters, "t5" SentencePiece's unigram model (unigram.h), "rwkv" the longest token (greedy.h).
- * An unknown name is refused, never guessed. Only unigram models normalise texts. Every id it hands
+ * An unknown name is refused, never guessed. Texts are normalised where the model was trained so:
+ * unigram models by a table of their own, families of byte-level BPE by Unicode's form C
+ * (normal_form.h). Special tokens are found in the text as it stands, before that; those of some
+ * families take the white space beside them (swallowing.h). Every id it hands
  * out lies in [0, n_vocab). Immutable after creation: any number of threads may use it at once; a
  * text_stream belongs to one.
  */
@@ -37,11 +40,18 @@ bool tokenizer_adds_space(
     const tokenizer *tok); /* a text is read with a space before it; see tokenizer_decode */
 bool tokenizer_ends_text(const tokenizer *tok, cellar_token id); /* EOS, EOT and their like */
 
+/* Is white space behind it, written in a text, a part of it and has no tokens? Likewise before it? */
+bool tokenizer_swallows_after(const tokenizer *tok, cellar_token id);
+bool tokenizer_swallows_before(const tokenizer *tok, cellar_token id);
+/* The first place at or behind `from` in text[0..length) that is not such white space. */
+size_t tokenizer_skip_space(const char *text, size_t length, size_t from);
+
 /* How text is read. */
 typedef struct tokenize_options {
     bool add_special;    /* put BOS (and EOS) where the model asks for it */
     bool parse_special;  /* recognise control tokens ("</s>") written in the text */
     bool continues_text; /* it follows ordinary text: no space is put before it */
+    bool drops_space;    /* it follows a token of which tokenizer_swallows_after is true */
 } tokenize_options;
 
 /*
@@ -65,7 +75,8 @@ size_t tokenizer_piece(const tokenizer *tok, cellar_token id, bool show_special,
  * The bytes of a whole text: the pieces in a row, without the space that encoding put before the
  * text (and after each control token) where the model wants one. So decoding what was encoded
  * gives the same bytes, with these exceptions: what has neither token nor byte token is lost; where
- * U+2581 stands for a space it comes back as one; a unigram model gives back the normalised text.
+ * U+2581 stands for a space it comes back as one; a text that the model wants normalised comes back
+ * so; white space that special tokens swallowed does not come back.
  * *text is malloc'ed, the caller's to free; *length its bytes (0 with *text NULL for nothing). Ids
  * out of range are skipped. CELLAR_NO_MEMORY. Who streams pieces instead drops one leading space of
  * the first piece if tokenizer_adds_space.

@@ -215,6 +215,9 @@ static cellar_status read_all(const gguf_file *file, tokenizer *tok, cellar_erro
         status = special_create(&tok->vocabulary, &tok->specials, error);
     }
     if (status == CELLAR_OK) {
+        status = swallowing_create(file, &tok->vocabulary, &tok->swallows, error);
+    }
+    if (status == CELLAR_OK) {
         tok->has_harmony_ends = has_special(tok, "<|return|>") && has_special(tok, "<|call|>");
     }
     return status;
@@ -243,6 +246,7 @@ void tokenizer_destroy(tokenizer *tok)
 {
     if (tok != NULL) {
         prefix_set_free(&tok->specials);
+        free(tok->swallows);
         bpe_free(&tok->bpe);
         unigram_free(&tok->unigram);
         prefix_set_free(&tok->normal);

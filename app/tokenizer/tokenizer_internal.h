@@ -9,6 +9,7 @@
 
 #include "tokenizer/bpe.h"
 #include "tokenizer/special.h"
+#include "tokenizer/swallowing.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/unigram.h"
 #include "tokenizer/vocabulary.h"
@@ -25,6 +26,7 @@ struct tokenizer {
     tokenizer_kind kind;
     vocabulary vocabulary;
     prefix_set specials;
+    uint8_t *swallows;              /* [tokens], masks of SWALLOWS_...; NULL: none does */
     bpe bpe;                        /* of the two kinds that merge by rank */
     unigram unigram;                /* of TOKENIZER_UNIGRAM */
     prefix_set normal;              /* of TOKENIZER_GREEDY: the tokens it picks from */
@@ -37,6 +39,12 @@ struct tokenizer {
 static inline bool tokenizer_has(const tokenizer *tok, cellar_token id)
 {
     return id >= 0 && (uint32_t)id < tok->vocabulary.n;
+}
+
+/* Does the token take the white space on this side (SWALLOWS_...)? */
+static inline bool tokenizer_swallows(const tokenizer *tok, cellar_token id, uint8_t side)
+{
+    return tok->swallows != NULL && (tok->swallows[id] & side) != 0;
 }
 
 /* Does encoding put a space before ordinary text that follows this token? */

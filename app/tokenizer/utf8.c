@@ -52,6 +52,32 @@ utf8_kind utf8_scan(const unsigned char *bytes, size_t n, size_t *length)
     return UTF8_WHOLE;
 }
 
+uint32_t utf8_code(const unsigned char *bytes, size_t length)
+{
+    static const unsigned char lead_bits[] = {0, 0x7F, 0x1F, 0x0F, 0x07};
+    uint32_t code = bytes[0] & lead_bits[length];
+    for (size_t i = 1; i < length; i++) {
+        code = code << 6 | (bytes[i] & 0x3F);
+    }
+    return code;
+}
+
+size_t utf8_put(uint32_t code, char *to)
+{
+    if (code < 0x80) {
+        to[0] = (char)code;
+        return 1;
+    }
+    const size_t length = code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+    const uint32_t lead = length == 2 ? 0xC0 : length == 3 ? 0xE0 : 0xF0;
+    for (size_t i = length - 1; i > 0; i--) {
+        to[i] = (char)(0x80 | (code & 0x3F));
+        code >>= 6;
+    }
+    to[0] = (char)(lead | code);
+    return length;
+}
+
 static size_t put_replacement(char *to)
 {
     memcpy(to, "\xEF\xBF\xBD", 3);

@@ -8,6 +8,7 @@
 #define APP_UTF8_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 typedef enum utf8_kind {
     UTF8_WHOLE,   /* a whole, valid character */
@@ -17,5 +18,11 @@ typedef enum utf8_kind {
 
 /* Look at the n >= 1 bytes; *length is how many (1..4) the answer is about. */
 utf8_kind utf8_scan(const unsigned char *bytes, size_t n, size_t *length);
+
+/* The code point of a whole character of `length` bytes. */
+uint32_t utf8_code(const unsigned char *bytes, size_t length);
+
+/* Write a code point, at most U+10FFFF; returns its bytes, at most 4. */
+size_t utf8_put(uint32_t code, char *to);
 
 #endif /* APP_UTF8_H */

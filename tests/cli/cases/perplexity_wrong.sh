@@ -13,6 +13,10 @@ cellar perplexity -f text --against f16 2>&1
 echo $?
 cellar perplexity -f text -c 1
 echo $?
+cellar perplexity -f text --source text
+echo $?
+cellar perplexity -f - --source -
+echo $?
 cellar perplexity -f text -m text
 echo $?
 cellar perplexity -f .
