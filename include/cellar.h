@@ -22,6 +22,8 @@
  *              micro-batch, commit or abort. Nothing else sees a change before the commit.
  *   checkpoint a place to which a sequence can return although a window has passed on or a state was
  *              overwritten: it holds the cells that this needs, and nothing is copied.
+ *   library    what was read, found again by its tokens: a new sequence begins as a fork of the one that
+ *              is worth most to it, also after that has ended, left the cells or the process.
  *
  * THE CALLS OF A WHOLE PROGRAM, in their order (one layer; main, fail and the model that computes q, k
  * and v are the program's own: `tests/header.c` has them, and compiles and runs what stands here)

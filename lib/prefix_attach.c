@@ -22,24 +22,60 @@ static void forget_sequence(cellar_library *library, cellar_seq seq)
     (void)status; /* of a whole sequence, with no step open: it cannot fail */
 }
 
-/* Fork what is in the cells; evict as long as there is no room. */
-static cellar_status fork_from(cellar_library *library, const cl_prefix_entry *entry,
-                               cellar_seq seq, cellar_error *error)
+/* A whole sequence from the cells or a store, once. */
+static cellar_status take_whole(cellar_library *library, cl_prefix_entry *entry,
+                                cellar_prefix_source source, cellar_seq seq, cellar_error *error)
 {
+    if (source == CELLAR_PREFIX_FROM_CELLS)
+        return cellar_copy(library->memory, entry->seq, seq, 0, -1, error);
+    return cl_prefix_store_load(library, entry, seq, error);
+}
+
+/* The same, evicting as long as there is no room. */
+static cellar_status make_room_and_take(cellar_library *library, cl_prefix_entry *entry,
+                                        cellar_prefix_source source, cellar_seq seq,
+                                        cellar_error *error)
+{
+    cellar_error lack = {0};
     uint32_t pool = cl_memory_pool_of(library->memory, seq);
     for (;;) {
-        cellar_status status = cellar_copy(library->memory, entry->seq, seq, 0, -1, error);
-        if (status != CELLAR_FULL || !cl_prefix_evict_oldest(library, pool)) return status;
+        cellar_status status = take_whole(library, entry, source, seq, &lack);
+        if (status == CELLAR_FULL && cl_prefix_evict_for(library, pool, lack.at)) continue;
+        if (status != CELLAR_OK && error) *error = lack;
+        return status;
     }
 }
 
-static cellar_status load_from(cellar_library *library, cl_prefix_entry *entry, cellar_seq seq,
-                               cellar_error *error)
+/* Does every group keep everything? */
+static bool keeps_all(const cellar_memory *memory)
 {
-    uint32_t pool = cl_memory_pool_of(library->memory, seq);
-    for (;;) {
-        cellar_status status = cl_prefix_store_load(library, entry, seq, error);
-        if (status != CELLAR_FULL || !cl_prefix_evict_oldest(library, pool)) return status;
+    for (uint32_t g = 0; g < memory->n_groups; g++)
+        if (memory->groups[g].kind == CELLAR_LAYER_RECURRENT ||
+            cl_group_has_window(&memory->groups[g]))
+            return false;
+    return true;
+}
+
+/*
+ * What was loaded has cells of its own, also for what it has in common with sequences in the cells. Share
+ * theirs instead, as if it had never left: a prompt that many begin with is there once again. Where
+ * windows or states are kept the other sequence may have less than what was loaded, so not there.
+ */
+static void share_beginning(cellar_library *library, const cl_prefix_entry *entry, cellar_seq seq)
+{
+    cellar_memory *memory = library->memory;
+    uint32_t pool = cl_memory_pool_of(memory, seq), common;
+    if (!keeps_all(memory)) return;
+    cl_prefix_walk walk = cl_prefix_walk_begin(&entry->space->index, entry->text.tokens,
+                                               entry->n_ready);
+    for (cl_prefix_text *text; (text = cl_prefix_walk_next(&walk, &common));) {
+        const cl_prefix_entry *other = (const cl_prefix_entry *)text;
+        if (other->seq < 0 || cl_memory_pool_of(memory, other->seq) != pool) continue;
+        uint32_t n = common < other->n_ready ? common : other->n_ready;
+        if (n < CL_BLOCK) continue;
+        cellar_status status = cellar_copy(memory, other->seq, seq, 0, (cellar_pos)n, NULL);
+        (void)status; /* without memory it keeps its own cells */
+        return;
     }
 }
 
@@ -50,9 +86,9 @@ static cellar_status take(cellar_library *library, cl_prefix_entry *entry,
 {
     cellar_pos from;
     entry->n_guards++;
-    cellar_status status = source == CELLAR_PREFIX_FROM_CELLS
-                               ? fork_from(library, entry, seq, error)
-                               : load_from(library, entry, seq, error);
+    cellar_status status = make_room_and_take(library, entry, source, seq, error);
+    if (status == CELLAR_OK && source != CELLAR_PREFIX_FROM_CELLS)
+        share_beginning(library, entry, seq);
     entry->n_guards--;
     if (status == CELLAR_OK)
         status = cellar_rewind(library->memory, seq, (cellar_pos)n, &from, error);

@@ -2,8 +2,9 @@
  * prefix_evict.c: room in the cells, and entries by number.
  *
  * Only the memory knows what a step lacks, cells or states, and in which group. So it is asked, one
- * retained sequence is evicted, and it is asked again. Those whose cells are all held by others too
- * give nothing: they are passed over as long as there are others.
+ * retained sequence is evicted, and it is asked again; unless all of them together could not give what
+ * is missing. Those whose cells are all held by others too give nothing: they are passed over as
+ * long as there are others.
  *
  * What is evicted is stored first. If that fails it is lost: room was asked for, and who asked is
  * waiting.
@@ -30,13 +31,19 @@ static bool gives_room(const cellar_library *library, const cl_prefix_entry *ent
            info.n_cells > info.n_shared;
 }
 
-bool cl_prefix_evict_oldest(cellar_library *library, uint32_t pool)
+static bool is_of_pool(const cellar_library *library, const cl_prefix_entry *entry, uint32_t pool)
+{
+    return pool == UINT32_MAX || cl_memory_pool_of(library->memory, entry->seq) == pool;
+}
+
+/* Evict the retained sequence that was not used for longest. False: there is none. */
+static bool evict_oldest(cellar_library *library, uint32_t pool)
 {
     cl_prefix_entry *oldest = NULL, *entry;
     uint64_t after = 0;
     while ((entry = cl_prefix_entries_oldest(library, CL_PREFIX_CELLS, after, UINT64_MAX))) {
         after = entry->last_used;
-        if (pool != UINT32_MAX && cl_memory_pool_of(library->memory, entry->seq) != pool) continue;
+        if (!is_of_pool(library, entry, pool)) continue;
         if (!oldest) oldest = entry;
         if (!gives_room(library, entry)) continue;
         oldest = entry;
@@ -45,6 +52,24 @@ bool cl_prefix_evict_oldest(cellar_library *library, uint32_t pool)
     if (!oldest) return false;
     cl_prefix_evict(library, oldest);
     return true;
+}
+
+/* At most so many cells or states of one group would be set free if all that may go went. */
+static uint64_t count_evictable(const cellar_library *library, uint32_t pool)
+{
+    uint64_t n = 0, after = 0;
+    cl_prefix_entry *entry;
+    while ((entry = cl_prefix_entries_oldest(library, CL_PREFIX_CELLS, after, UINT64_MAX))) {
+        after = entry->last_used;
+        if (is_of_pool(library, entry, pool)) n += entry->n_ready;
+    }
+    return n;
+}
+
+bool cl_prefix_evict_for(cellar_library *library, uint32_t pool, int64_t missing)
+{
+    if (missing > 0 && count_evictable(library, pool) < (uint64_t)missing) return false;
+    return evict_oldest(library, pool);
 }
 
 static cellar_status check_idle(const cellar_library *library, cellar_error *error)
@@ -82,13 +107,16 @@ static bool can_never_fit(const cellar_memory *memory, uint32_t n_tokens)
 cellar_status cellar_library_begin(cellar_library *library, const cellar_batch *batch,
                                    cellar_error *error)
 {
+    cellar_error lack = {0};
     CL_TRY(check_idle(library, error));
     for (;;) {
-        cellar_status status = cellar_begin(library->memory, batch, error);
-        if (status != CELLAR_FULL) return status;
-        if (can_never_fit(library->memory, batch->n_tokens)) return status;
-        uint32_t pool = pool_of_batch(library->memory, batch);
-        if (!cl_prefix_evict_oldest(library, pool)) return status;
+        cellar_status status = cellar_begin(library->memory, batch, &lack);
+        bool is_hopeless = status == CELLAR_FULL && can_never_fit(library->memory, batch->n_tokens);
+        if (status == CELLAR_FULL && !is_hopeless &&
+            cl_prefix_evict_for(library, pool_of_batch(library->memory, batch), lack.at))
+            continue;
+        if (status != CELLAR_OK && error) *error = lack;
+        return status;
     }
 }
 
@@ -115,7 +143,7 @@ cellar_status cellar_library_make_room(cellar_library *library, uint32_t pool, u
     for (;;) {
         uint32_t n = missing(library->memory, pool, n_cells);
         if (n == 0) return CELLAR_OK;
-        if (!cl_prefix_evict_oldest(library, pool))
+        if (!evict_oldest(library, pool))
             CL_FAIL(error, CELLAR_FULL, n,
                     "%u of %u cells are missing: the rest is running or pinned", n, n_cells);
     }

@@ -153,8 +153,11 @@ cellar_prefix_reason cl_prefix_find_reason(const cellar_library *library,
 
 /* ---- room in the cells (prefix_evict.c) --------------------------------------------------------- */
 
-/* Evict the retained sequence that was not used for longest; the pool: any if UINT32_MAX. False: none. */
-bool cl_prefix_evict_oldest(cellar_library *library, uint32_t pool);
+/*
+ * So many cells (or states) are missing: evict the retained sequence that was not used for longest. The
+ * pool: any if UINT32_MAX. False: there is none, or all together are not enough.
+ */
+bool cl_prefix_evict_for(cellar_library *library, uint32_t pool, int64_t missing);
 
 /* Out of the cells, into a store or away. */
 void cl_prefix_evict(cellar_library *library, cl_prefix_entry *entry);

@@ -141,14 +141,14 @@ static bool leave_ram(cellar_library *library)
     return true;
 }
 
-/* A block in the store; NULL: no room can be made, or there is no memory. */
-static void *get_ram(cellar_library *library, uint64_t bytes)
+/* Let others leave until `bytes` more fit. */
+static bool make_ram_room(cellar_library *library, uint64_t bytes)
 {
     uint64_t most = library->config.ram_bytes;
-    if (bytes > most || bytes > SIZE_MAX) return NULL;
+    if (bytes > most || bytes > SIZE_MAX) return false;
     while (library->store.total > most - bytes)
-        if (!leave_ram(library)) return NULL;
-    return cl_alloc_get(&library->store, CELLAR_BYTES_ROWS, (size_t)bytes);
+        if (!leave_ram(library)) return false;
+    return true;
 }
 
 typedef struct block {
@@ -165,23 +165,33 @@ static bool write_to_block(void *context, const void *bytes, size_t size)
     return true;
 }
 
+static cellar_status write_to_ram(cellar_library *library, cl_prefix_entry *entry, const saving *s,
+                                  uint64_t bytes)
+{
+    CL_TRY(cl_prefix_entries_set_places(library, entry, &s->places, NULL));
+    block to = {.size = (size_t)bytes};
+    to.bytes = cl_alloc_get(&library->store, CELLAR_BYTES_ROWS, to.size);
+    if (!to.bytes) return CELLAR_NO_MEMORY;
+    const cellar_writer writer = {write_to_block, &to};
+    entry->blob = to.bytes;
+    entry->blob_bytes = to.size;
+    cellar_status status = cellar_write_session(library->memory, &s->options, &writer, NULL);
+    if (status != CELLAR_OK) cl_prefix_store_free(library, entry);
+    return status;
+}
+
 static bool keep_in_ram(cellar_library *library, cl_prefix_entry *entry)
 {
     saving s;
     uint64_t bytes;
     describe(&s, library, entry);
-    if (cellar_measure_session(library->memory, &s.options, &bytes, NULL) != CELLAR_OK ||
-        cl_prefix_entries_set_places(library, entry, &s.places, NULL) != CELLAR_OK)
-        return false;
-    block to = {.size = (size_t)bytes};
-    to.bytes = get_ram(library, bytes);
-    if (!to.bytes) return false;
-    const cellar_writer writer = {write_to_block, &to};
-    entry->blob = to.bytes;
-    entry->blob_bytes = to.size;
-    if (cellar_write_session(library->memory, &s.options, &writer, NULL) != CELLAR_OK ||
-        to.used != to.size) {
-        cl_prefix_store_free(library, entry);
+    cellar_status status = cellar_measure_session(library->memory, &s.options, &bytes, NULL);
+    if (status == CELLAR_OK) {
+        if (!make_ram_room(library, bytes)) return false;
+        status = write_to_ram(library, entry, &s, bytes);
+    }
+    if (status != CELLAR_OK) {
+        library->counts.n_failures++;
         return false;
     }
     library->counts.n_to_ram++;

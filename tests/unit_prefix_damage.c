@@ -221,8 +221,8 @@ static void a_session_that_is_no_prefix_is_removed(void **state)
 
 /* ---- killed ------------------------------------------------------------------------------------ */
 
-/* Serve and persist until the end of the process. */
-static void write_for_ever(uint32_t seed)
+/* Serve and persist until the end of the process; a byte says that a file is there. */
+static void write_for_ever(uint32_t seed, int tell)
 {
     world w;
     init_on_disk(&w);
@@ -233,7 +233,7 @@ static void write_for_ever(uint32_t seed)
         world_text(text, TEXT, (cellar_token)(i % 16) * 1000);
         (void)world_serve(&w, &plain, (cellar_seq)(i % 4), text, 10 + i % 20);
         cellar_status status = cellar_library_persist(w.library, 1, NULL, &error);
-        if (status != CELLAR_OK) _exit(1);
+        if (status != CELLAR_OK || (i == seed && write(tell, "x", 1) != 1)) _exit(1);
     }
 }
 
@@ -242,15 +242,21 @@ static void a_killed_process_leaves_whole_files(void **state)
     (void)state;
     uint32_t n_reused = 0, n_damaged = 0;
     for (uint32_t round = 0; round < 30; round++) {
+        int ends[2];
+        char byte;
+        assert_int_equal(pipe(ends), 0);
         fflush(stdout);
         pid_t child = fork();
         assert_true(child >= 0);
         if (child == 0) {
-            write_for_ever(round * 7);
+            write_for_ever(round * 7, ends[1]);
             _exit(2);
         }
-        const struct timespec pause = {0, 3000000 + (long)(round * 1700000)};
+        const struct timespec pause = {0, (long)(round * 1700000)};
+        assert_int_equal(read(ends[0], &byte, 1), 1);
         nanosleep(&pause, NULL);
+        close(ends[0]);
+        close(ends[1]);
         assert_int_equal(kill(child, 9), 0);
         int how;
         assert_int_equal(waitpid(child, &how, 0), child);

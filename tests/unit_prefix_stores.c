@@ -206,6 +206,52 @@ static void another_model_or_row_type_finds_nothing(void **state)
     world_close(&w);
 }
 
+static void what_is_loaded_shares_what_is_in_the_cells_already(void **state)
+{
+    (void)state;
+    world w;
+    cellar_token texts[4][150];
+    init_stored(&w, WORLD_FULL, 512, IN_RAM);
+    world_open(&w);
+    for (cellar_token i = 0; i < 4; i++) { /* 100 tokens in common */
+        world_text(texts[i], 150, 1);
+        for (uint32_t t = 100; t < 150; t++)
+            texts[i][t] += 1000 * (i + 1);
+        store_text(&w, texts[i], 150);
+    }
+    for (cellar_token i = 0; i < 4; i++) {
+        cellar_prefix told = world_attach(&w, &plain, i, texts[i], 150);
+        assert_int_equal(told.source, CELLAR_PREFIX_FROM_RAM);
+        assert_int_equal(told.reused, 149);
+    }
+    cellar_statistics stats;
+    expect(cellar_stats(w.small.memory, &stats, &error), CELLAR_OK, "");
+    assert_int_equal(stats.n_used, 100 + 4 * 49);
+    assert_int_equal(stats.n_shared, 100);
+    world_close(&w);
+}
+
+static void what_can_never_have_room_evicts_nothing(void **state)
+{
+    (void)state;
+    world w;
+    cellar_token text[100], small[20], running[60];
+    init_stored(&w, WORLD_FULL, 128, IN_RAM);
+    world_open(&w);
+    world_text(text, 100, 1);
+    world_text(small, 20, 1000);
+    world_text(running, 60, 2000);
+    store_text(&w, text, 100);
+    (void)world_serve(&w, &plain, 0, small, 20);
+    (void)world_attach(&w, &plain, 1, running, 60);
+    world_read(&w, 1, running, 0, 60, false);
+    cellar_prefix told = world_attach(&w, &plain, 2, text, 100); /* 60 + 100 are too many */
+    assert_int_equal(told.reused, 0);
+    assert_int_equal(told.reason, CELLAR_PREFIX_NO_ROOM);
+    assert_int_equal(world_stats(&w).n_evicted, 1); /* by store_text alone */
+    world_close(&w);
+}
+
 /* ---- limits ------------------------------------------------------------------------------------ */
 
 static void ram_and_folder_never_hold_more_than_they_may(void **state)
@@ -447,6 +493,8 @@ int main(void)
         FOLDER_TEST(what_left_the_cells_comes_back_in_every_kind_of_memory),
         FOLDER_TEST(a_folder_is_known_again_after_a_restart),
         FOLDER_TEST(another_model_or_row_type_finds_nothing),
+        FOLDER_TEST(what_is_loaded_shares_what_is_in_the_cells_already),
+        FOLDER_TEST(what_can_never_have_room_evicts_nothing),
         FOLDER_TEST(ram_and_folder_never_hold_more_than_they_may),
         FOLDER_TEST(what_is_larger_than_the_store_goes_past_it),
         FOLDER_TEST(persisting_takes_the_last_used_first_and_stops),
