@@ -42,7 +42,7 @@ void world_init(world *w, world_kind kind, uint32_t n_cells)
     w->config = cellar_library_config_init();
 }
 
-void world_open(world *w)
+void prefix_world_open(world *w)
 {
     cellar_error error = {0};
     small_open(&w->small);
@@ -56,7 +56,7 @@ void world_check(const world *w)
     must(cellar_library_check(w->library, &error), &error);
 }
 
-void world_close(world *w)
+void prefix_world_close(world *w)
 {
     world_check(w);
     cellar_library_destroy(w->library);

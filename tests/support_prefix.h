@@ -31,10 +31,10 @@ typedef struct world {
     cellar_library_config config;
 } world;
 
-/* A memory and a configuration of a library; change that before world_open. */
+/* A memory and a configuration of a library; change that before prefix_world_open. */
 void world_init(world *w, world_kind kind, uint32_t n_cells);
-void world_open(world *w);
-void world_close(world *w); /* both, checked */
+void prefix_world_open(world *w);
+void prefix_world_close(world *w); /* both, checked */
 
 /* The library alone again, as after a restart of the program. */
 void world_restart(world *w);

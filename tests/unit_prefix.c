@@ -33,7 +33,7 @@ static void a_second_prompt_begins_where_the_first_agrees(void **state)
     world w;
     cellar_token a[60], b[60];
     world_init(&w, WORLD_FULL, 256);
-    world_open(&w);
+    prefix_world_open(&w);
     world_text(a, 60, 100);
     world_text(b, 60, 100);
     b[40] = 7;
@@ -56,7 +56,7 @@ static void a_second_prompt_begins_where_the_first_agrees(void **state)
                         50); /* the beginning of what is known: all but the last */
     assert_int_equal(told.reused, 49);
     assert_int_equal(told.reason, CELLAR_PREFIX_WHOLE);
-    world_close(&w);
+    prefix_world_close(&w);
 }
 
 static void the_next_turn_reads_only_what_is_new_in_every_kind_of_memory(void **state)
@@ -66,7 +66,7 @@ static void the_next_turn_reads_only_what_is_new_in_every_kind_of_memory(void **
         world w;
         cellar_token text[120];
         world_init(&w, kind, 256);
-        world_open(&w);
+        prefix_world_open(&w);
         world_text(text, 120, 1);
         for (uint32_t n = 20; n <= 120; n += 20) {
             cellar_prefix told = world_serve(&w, &plain, 3, text, n);
@@ -75,7 +75,7 @@ static void the_next_turn_reads_only_what_is_new_in_every_kind_of_memory(void **
             /* Turns that the next one contains are superfluous. */
             assert_int_equal(world_stats(&w).n_entries, 1);
         }
-        world_close(&w);
+        prefix_world_close(&w);
     }
 }
 
@@ -85,7 +85,7 @@ static void the_best_entry_is_the_one_that_can_be_used_not_the_one_that_agrees_l
     world w;
     cellar_token long_one[100], short_one[60], prompt[100];
     world_init(&w, WORLD_STATE, 256);
-    world_open(&w);
+    prefix_world_open(&w);
     world_text(long_one, 100, 1);
     world_text(short_one, 60, 1);
     world_text(prompt, 100, 1);
@@ -106,7 +106,7 @@ static void the_best_entry_is_the_one_that_can_be_used_not_the_one_that_agrees_l
     assert_int_equal(told.reused, 45);
     assert_int_equal(told.reason, CELLAR_PREFIX_STATE_LOST);
     assert_int_equal(told.diverged_at, 70);
-    world_close(&w);
+    prefix_world_close(&w);
 }
 
 static void a_window_that_passed_on_is_named(void **state)
@@ -116,7 +116,7 @@ static void a_window_that_passed_on_is_named(void **state)
     cellar_token text[200], other[200];
     world_init(&w, WORLD_WINDOW, 256);
     w.small.config.checkpoint_bytes = 4096;
-    world_open(&w);
+    prefix_world_open(&w);
     world_text(text, 200, 1);
     world_text(other, 200, 1);
     other[100] = 5000;
@@ -128,7 +128,7 @@ static void a_window_that_passed_on_is_named(void **state)
     assert_int_equal(told.matched, 100);
     assert_int_equal(told.reused, 50);
     assert_int_equal(told.reason, CELLAR_PREFIX_WINDOW_LOST);
-    world_close(&w);
+    prefix_world_close(&w);
 }
 
 static void a_prompt_that_is_still_being_read_can_be_forked_and_waited_for(void **state)
@@ -137,7 +137,7 @@ static void a_prompt_that_is_still_being_read_can_be_forked_and_waited_for(void 
     world w;
     cellar_token text[100], other[100];
     world_init(&w, WORLD_HYBRID, 256);
-    world_open(&w);
+    prefix_world_open(&w);
     world_text(text, 100, 1);
     world_text(other, 100, 1);
     other[80] = 4000;
@@ -163,7 +163,7 @@ static void a_prompt_that_is_still_being_read_can_be_forked_and_waited_for(void 
     expect(cellar_library_release(w.library, 0, &error), CELLAR_OK, "");
     assert_int_equal(world_stats(&w).n_running, 1);
     world_expect(&w, 0, text, 100); /* the memory still holds it */
-    world_close(&w);
+    prefix_world_close(&w);
 }
 
 static void what_was_computed_is_found_although_the_text_became_another(void **state)
@@ -172,7 +172,7 @@ static void what_was_computed_is_found_although_the_text_became_another(void **s
     world w;
     cellar_token planned[40], read[40];
     world_init(&w, WORLD_FULL, 256);
-    world_open(&w);
+    prefix_world_open(&w);
     world_text(planned, 40, 1);
     world_text(read, 40, 1);
     read[20] = 77;
@@ -188,7 +188,7 @@ static void what_was_computed_is_found_although_the_text_became_another(void **s
     world_retain(&w, 0);               /* cut to ten tokens */
     world_expect(&w, 1, read, 30);
     world_check(&w);
-    world_close(&w);
+    prefix_world_close(&w);
 }
 
 static void a_cancelled_prompt_keeps_what_it_has_read(void **state)
@@ -198,7 +198,7 @@ static void a_cancelled_prompt_keeps_what_it_has_read(void **state)
         world w;
         cellar_token text[90];
         world_init(&w, kind, 256);
-        world_open(&w);
+        prefix_world_open(&w);
         world_text(text, 90, 1);
         (void)world_attach(&w, &plain, 0, text, 90);
         world_read(&w, 0, text, 0, 40, false);
@@ -212,7 +212,7 @@ static void a_cancelled_prompt_keeps_what_it_has_read(void **state)
         cellar_prefix told = world_attach(&w, &plain, 0, text, 90);
         assert_int_equal(told.reused, 40);
         assert_int_equal(told.entry, number);
-        world_close(&w);
+        prefix_world_close(&w);
     }
 }
 
@@ -222,12 +222,12 @@ static void nothing_read_is_nothing_retained(void **state)
     world w;
     cellar_token text[5];
     world_init(&w, WORLD_FULL, 64);
-    world_open(&w);
+    prefix_world_open(&w);
     world_text(text, 5, 1);
     (void)world_attach(&w, &plain, 0, text, 5);
     assert_int_equal(world_retain(&w, 0), 0);
     assert_int_equal(world_stats(&w).n_entries, 0);
-    world_close(&w);
+    prefix_world_close(&w);
 }
 
 /* ---- room -------------------------------------------------------------------------------------- */
@@ -238,7 +238,7 @@ static void retained_sequences_make_room_the_last_used_stay(void **state)
     world w;
     cellar_token a[40], b[40], c[40], d[40];
     world_init(&w, WORLD_FULL, 128);
-    world_open(&w);
+    prefix_world_open(&w);
     world_text(a, 40, 100);
     world_text(b, 40, 200);
     world_text(c, 40, 300);
@@ -262,7 +262,7 @@ static void retained_sequences_make_room_the_last_used_stay(void **state)
     world_text(longer, 50, 200);
     told = world_attach(&w, &plain, 3, longer, 50);
     assert_int_equal(told.reason, CELLAR_PREFIX_EVICTED);
-    world_close(&w);
+    prefix_world_close(&w);
 }
 
 static void pinned_and_running_sequences_are_never_evicted(void **state)
@@ -272,7 +272,7 @@ static void pinned_and_running_sequences_are_never_evicted(void **state)
     cellar_token a[40], b[40], c[100];
     uint64_t number;
     world_init(&w, WORLD_FULL, 128);
-    world_open(&w);
+    prefix_world_open(&w);
     world_text(a, 40, 100);
     world_text(b, 40, 200);
     world_text(c, 100, 300);
@@ -297,7 +297,7 @@ static void pinned_and_running_sequences_are_never_evicted(void **state)
     expect(cellar_library_evict(w.library, number, &error), CELLAR_NOT_FOUND, "no entry");
     expect(cellar_library_begin(w.library, &batch, &error), CELLAR_OK, "");
     cellar_abort(w.small.memory);
-    world_close(&w);
+    prefix_world_close(&w);
 }
 
 static void a_batch_that_can_never_fit_evicts_nothing(void **state)
@@ -306,14 +306,14 @@ static void a_batch_that_can_never_fit_evicts_nothing(void **state)
     world w;
     cellar_token a[40];
     world_init(&w, WORLD_FULL, 128);
-    world_open(&w);
+    prefix_world_open(&w);
     world_text(a, 40, 100);
     (void)world_serve(&w, &plain, 0, a, 40);
     cellar_batch batch = cellar_batch_init();
     batch.n_tokens = 129;
     expect(cellar_library_begin(w.library, &batch, &error), CELLAR_FULL, "");
     assert_int_equal(world_stats(&w).n_retained, 1);
-    world_close(&w);
+    prefix_world_close(&w);
 }
 
 static void what_gives_no_room_is_not_evicted_first(void **state)
@@ -322,7 +322,7 @@ static void what_gives_no_room_is_not_evicted_first(void **state)
     world w;
     cellar_token a[40], b[60], c[60];
     world_init(&w, WORLD_FULL, 128);
-    world_open(&w);
+    prefix_world_open(&w);
     world_text(a, 40, 100);
     world_text(b, 60, 100);
     world_text(c, 60, 500);
@@ -336,7 +336,7 @@ static void what_gives_no_room_is_not_evicted_first(void **state)
     assert_int_equal(world_stats(&w).n_retained, 1); /* a is older, but c had the room */
     assert_int_equal(world_attach(&w, &plain, 0, c, 60).reused, 0);
     assert_int_equal(world_attach(&w, &plain, 2, prompt, 41).reused, 40);
-    world_close(&w);
+    prefix_world_close(&w);
 }
 
 static void states_are_made_room_for_too(void **state)
@@ -347,13 +347,13 @@ static void states_are_made_room_for_too(void **state)
         cellar_token text[30];
         world_init(&w, kind, 512);
         w.small.config.checkpoint_bytes = 0;
-        world_open(&w);
+        prefix_world_open(&w);
         for (cellar_token i = 0; i < 40; i++) { /* far more than states or windows are there */
             world_text(text, 30, 1000 * i);
             (void)world_serve(&w, &plain, i, text, 30);
         }
         assert_true(world_stats(&w).n_evicted > 0);
-        world_close(&w);
+        prefix_world_close(&w);
     }
 }
 
@@ -364,7 +364,7 @@ static void pools_are_kept_apart(void **state)
     cellar_token text[40], other[40];
     world_init(&w, WORLD_FULL, 128);
     w.small.config.n_pools = 2;
-    world_open(&w);
+    prefix_world_open(&w);
     world_text(text, 40, 100);
     world_text(other, 40, 600);
     (void)world_serve(&w, &plain, 1, text, 40);
@@ -378,7 +378,7 @@ static void pools_are_kept_apart(void **state)
     (void)world_attach(&w, &plain, 4, other, 40); /* 24 cells are left in pool 0 */
     cellar_prefix told = world_attach(&w, &plain, 0, text, 40);
     assert_int_equal(told.reused, 39); /* from the sequence of its own pool: no room is needed */
-    world_close(&w);
+    prefix_world_close(&w);
 }
 
 /* ---- the index --------------------------------------------------------------------------------- */
@@ -390,7 +390,7 @@ static void the_index_is_bounded(void **state)
     cellar_token text[100];
     world_init(&w, WORLD_FULL, 4096);
     w.config.index_bytes = 16384;
-    world_open(&w);
+    prefix_world_open(&w);
     for (cellar_token i = 0; i < 50; i++) {
         world_text(text, 20, 1000 * i);
         (void)world_serve(&w, &plain, 0, text, 20);
@@ -406,17 +406,17 @@ static void the_index_is_bounded(void **state)
     expect(status, CELLAR_FULL, "index");
     assert_int_equal(world_stats(&w).n_running, seq - 1);
     assert_int_equal(world_stats(&w).n_retained, 0);
-    world_close(&w);
+    prefix_world_close(&w);
 
     world_init(&w, WORLD_FULL, 4096);
     w.config.n_entries = 5;
-    world_open(&w);
+    prefix_world_open(&w);
     for (cellar_token i = 0; i < 20; i++) {
         world_text(text, 20, 1000 * i);
         (void)world_serve(&w, &plain, 0, text, 20);
         assert_true(world_stats(&w).n_entries <= 5);
     }
-    world_close(&w);
+    prefix_world_close(&w);
 }
 
 static void the_same_text_twice_is_kept_once(void **state)
@@ -425,12 +425,12 @@ static void the_same_text_twice_is_kept_once(void **state)
     world w;
     cellar_token text[40];
     world_init(&w, WORLD_EVERYTHING, 256);
-    world_open(&w);
+    prefix_world_open(&w);
     world_text(text, 40, 1);
     for (uint32_t i = 0; i < 5; i++)
         (void)world_serve(&w, &plain, 0, text, 40);
     assert_int_equal(world_stats(&w).n_entries, 1);
-    world_close(&w);
+    prefix_world_close(&w);
 }
 
 int main(void)

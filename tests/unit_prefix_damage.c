@@ -48,11 +48,11 @@ static unsigned char *make_file(size_t *size)
 {
     world w;
     init_on_disk(&w);
-    world_open(&w);
+    prefix_world_open(&w);
     world_text(text, TEXT, 1);
     (void)world_serve(&w, &plain, 0, text, TEXT - 5);
     must(cellar_library_persist(w.library, 1, NULL, &error));
-    world_close(&w);
+    prefix_world_close(&w);
     return folder_read(file_name, size);
 }
 
@@ -91,7 +91,7 @@ static void a_changed_byte_is_found_before_or_while_loading(void **state)
         bytes[at] ^= 0x10;
         put_file(bytes, size);
         bytes[at] ^= 0x10;
-        world_open(&w);
+        prefix_world_open(&w);
         bool was_taken = world_stats(&w).n_on_disk == 1;
         assert_int_equal(is_there(), was_taken);
         cellar_prefix told = ask(&w);
@@ -109,7 +109,7 @@ static void a_changed_byte_is_found_before_or_while_loading(void **state)
             n_harmless++;
             assert_int_equal(told.reused, TEXT - 5);
         }
-        world_close(&w);
+        prefix_world_close(&w);
     }
     assert_true(n_at_start > 50 && n_while_loading > 20);
     assert_true(n_harmless < n_at_start + n_while_loading);
@@ -125,7 +125,7 @@ static void a_file_that_changes_while_the_library_runs_is_found(void **state)
     init_on_disk(&w);
     for (size_t cut = 0; cut < size; cut += 1 + size / 60) {
         put_file(bytes, size);
-        world_open(&w);
+        prefix_world_open(&w);
         assert_int_equal(world_stats(&w).n_on_disk, 1);
         put_file(bytes, cut);
         cellar_prefix told = ask(&w);
@@ -133,14 +133,14 @@ static void a_file_that_changes_while_the_library_runs_is_found(void **state)
         assert_int_equal(told.reason, CELLAR_PREFIX_DAMAGED);
         assert_false(is_there());
         assert_int_equal(world_stats(&w).disk_bytes, 0);
-        world_close(&w);
+        prefix_world_close(&w);
     }
     put_file(bytes, size);
-    world_open(&w);
+    prefix_world_open(&w);
     unlink(folder_path(file_name)); /* or is gone */
     assert_int_equal(ask(&w).reason, CELLAR_PREFIX_DAMAGED);
     assert_int_equal(world_stats(&w).n_entries, 0);
-    world_close(&w);
+    prefix_world_close(&w);
     free(bytes);
 }
 
@@ -153,10 +153,10 @@ static void a_cut_file_is_removed_at_the_start(void **state)
     init_on_disk(&w);
     for (size_t cut = 0; cut < size; cut += 1 + size / 60) {
         put_file(bytes, cut);
-        world_open(&w);
+        prefix_world_open(&w);
         assert_int_equal(world_stats(&w).n_damaged, 1);
         assert_false(is_there());
-        world_close(&w);
+        prefix_world_close(&w);
     }
     free(bytes);
 }
@@ -168,7 +168,7 @@ static void files_that_change_places_are_not_mistaken(void **state)
     cellar_token other[TEXT];
     static const char second[] = "prefix-0000000000000002.cellar";
     init_on_disk(&w);
-    world_open(&w);
+    prefix_world_open(&w);
     world_text(text, TEXT, 1);
     world_text(other, TEXT, 1);
     other[10] = 500;
@@ -183,7 +183,7 @@ static void files_that_change_places_are_not_mistaken(void **state)
     cellar_prefix told = ask(&w);
     assert_int_equal(told.reused, 0); /* neither has the tokens that it had */
     assert_int_equal(told.reason, CELLAR_PREFIX_DAMAGED);
-    world_close(&w);
+    prefix_world_close(&w);
 }
 
 static void a_session_that_is_no_prefix_is_removed(void **state)
@@ -191,7 +191,7 @@ static void a_session_that_is_no_prefix_is_removed(void **state)
     (void)state;
     world w;
     init_on_disk(&w);
-    world_open(&w);
+    prefix_world_open(&w);
     small_read(&w.small, 5, 10);
     cellar_save_options options = cellar_save_options_init();
     must(cellar_save_session(w.small.memory, &options, folder_path(file_name), &error));
@@ -216,7 +216,7 @@ static void a_session_that_is_no_prefix_is_removed(void **state)
         world_restart(&w);
         assert_int_equal(is_there(), i == 2);
     }
-    world_close(&w);
+    prefix_world_close(&w);
 }
 
 /* ---- killed ------------------------------------------------------------------------------------ */
@@ -228,7 +228,7 @@ static void write_for_ever(uint32_t seed, int tell)
     init_on_disk(&w);
     w.config.ram_bytes = 20000;
     w.config.disk_bytes = 60000;
-    world_open(&w);
+    prefix_world_open(&w);
     for (uint32_t i = seed;; i++) {
         world_text(text, TEXT, (cellar_token)(i % 16) * 1000);
         (void)world_serve(&w, &plain, (cellar_seq)(i % 4), text, 10 + i % 20);
@@ -265,7 +265,7 @@ static void a_killed_process_leaves_whole_files(void **state)
         world w;
         init_on_disk(&w);
         w.config.disk_bytes = 60000;
-        world_open(&w);
+        prefix_world_open(&w);
         n_damaged += (uint32_t)world_stats(&w).n_damaged;
         assert_int_equal(folder_for_each(NULL, NULL), world_stats(&w).n_on_disk + 1);
         for (cellar_token i = 0; i < 16; i++) {
@@ -273,7 +273,7 @@ static void a_killed_process_leaves_whole_files(void **state)
             n_reused += ask(&w).reused;
         }
         n_damaged += (uint32_t)world_stats(&w).n_damaged;
-        world_close(&w);
+        prefix_world_close(&w);
     }
     assert_true(n_reused > 100);
     assert_int_equal(n_damaged, 0);

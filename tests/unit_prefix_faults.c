@@ -35,7 +35,7 @@ static void open_faulty(world *w, bool has_disk)
         w->config.folder = folder_name;
         w->config.disk_bytes = 1 << 20;
     }
-    world_open(w);
+    prefix_world_open(w);
     world_text(text, TEXT, 1);
     world_text(other, TEXT, 1);
     other[30] = 700;
@@ -132,7 +132,7 @@ static void failed_operations_change_nothing(void **state)
     fail_at_each(&w, run_extend);
     fail_at_each(&w, run_retain);
     assert_int_equal(world_stats(&w).n_retained, 2);
-    world_close(&w);
+    prefix_world_close(&w);
 }
 
 static void loading_without_memory_changes_nothing(void **state)
@@ -149,7 +149,7 @@ static void loading_without_memory_changes_nothing(void **state)
         assert_int_equal(told.reused, 30);
         assert_int_equal(told.source, has_disk ? CELLAR_PREFIX_FROM_DISK : CELLAR_PREFIX_FROM_RAM);
         world_expect(&w, 1, other, 30);
-        world_close(&w);
+        prefix_world_close(&w);
     }
 }
 
@@ -161,7 +161,7 @@ static void persisting_without_memory_leaves_what_is_there(void **state)
     (void)world_serve(&w, &plain, 0, text, TEXT);
     fail_at_each(&w, run_persist);
     assert_int_equal(world_stats(&w).n_on_disk, 1);
-    world_close(&w);
+    prefix_world_close(&w);
 }
 
 static void what_cannot_be_stored_is_lost_and_the_room_is_there(void **state)
@@ -180,7 +180,7 @@ static void what_cannot_be_stored_is_lost_and_the_room_is_there(void **state)
         was_lost = was_lost || stats.n_lost == 1;
         assert_int_equal(stats.n_lost + stats.n_in_ram, 1);
         assert_int_equal(stats.n_failures, stats.n_lost);
-        world_close(&w);
+        prefix_world_close(&w);
         assert_true(left < 1000);
     }
     assert_true(was_lost);
@@ -206,7 +206,7 @@ static void a_library_is_made_or_nothing_is_held(void **state)
     }
     assert_true(n_failed > 5);
     assert_int_equal(world_stats(&w).n_on_disk, 1); /* no file was taken for damaged */
-    world_close(&w);
+    prefix_world_close(&w);
 }
 
 int main(void)

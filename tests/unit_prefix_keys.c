@@ -37,7 +37,7 @@ static void everything_that_rows_depend_on_belongs_to_the_key(void **state) /* S
     world w;
     cellar_token text[65];
     world_init(&w, WORLD_FULL, 2048);
-    world_open(&w);
+    prefix_world_open(&w);
     world_text(text, 65, 1);
     cellar_note a1[] = {note("adapter", "a@hash1"), note("scale", "1.0")};
     cellar_note a2[] = {note("adapter", "a@hash1"), note("scale", "0.5")};
@@ -87,7 +87,7 @@ static void everything_that_rows_depend_on_belongs_to_the_key(void **state) /* S
     made[12].domain = "somebody"; /* nor does the domain of what is shared */
     made[12].domain_size = 8;
     assert_int_equal(world_attach(&w, &made[12], 1, text, 65).reused, 64);
-    world_close(&w);
+    prefix_world_close(&w);
 }
 
 static void other_domains_are_told_of_only_if_asked_for(void **state)
@@ -97,7 +97,7 @@ static void other_domains_are_told_of_only_if_asked_for(void **state)
     cellar_token text[30];
     world_init(&w, WORLD_FULL, 256);
     w.config.does_tell_domains = true;
-    world_open(&w);
+    prefix_world_open(&w);
     world_text(text, 30, 1);
     cellar_prefix_key mine = plain, theirs = plain;
     mine.domain = "a";
@@ -110,7 +110,7 @@ static void other_domains_are_told_of_only_if_asked_for(void **state)
     assert_int_equal(told.entry, 0);
     assert_int_equal(told.reason, CELLAR_PREFIX_OTHER_DOMAIN);
     assert_int_equal(world_stats(&w).by_reason[CELLAR_PREFIX_OTHER_DOMAIN], 1);
-    world_close(&w);
+    prefix_world_close(&w);
 }
 
 /* ---- refusals ---------------------------------------------------------------------------------- */
@@ -122,7 +122,7 @@ static void wrong_arguments_are_refused_and_change_nothing(void **state)
     cellar_token text[10], unknown[2] = {5, -1};
     cellar_prefix told;
     world_init(&w, WORLD_FULL, 64);
-    world_open(&w);
+    prefix_world_open(&w);
     world_text(text, 10, 1);
     cellar_library *l = w.library;
     cellar_prefix_key key = plain;
@@ -177,7 +177,7 @@ static void wrong_arguments_are_refused_and_change_nothing(void **state)
     assert_int_equal(told.reusable, 3);
     cellar_abort(w.small.memory);
     world_retain(&w, 0);
-    world_close(&w);
+    prefix_world_close(&w);
 }
 
 static void configurations_are_checked(void **state)

@@ -400,12 +400,12 @@ static void play(world_kind kind, const setting *s, uint32_t seed)
     h.keys[1].domain = "someone";
     h.keys[1].domain_size = 7;
     h.keys[2].is_shared = true;
-    world_open(&h.w);
+    prefix_world_open(&h.w);
     for (uint32_t i = 0; i < s->n_operations; i++) {
         operate(&h, i);
         compare_all(&h);
     }
-    world_close(&h.w);
+    prefix_world_close(&h.w);
     folder_for_each(folder_remove, NULL);
 }
 

@@ -72,7 +72,7 @@ static void the_best_prefix_wins_wherever_it_is(void **state) /* S22 */
     for (unsigned store = IN_RAM; store <= ON_DISK; store++) {
         world w;
         init_stored(&w, WORLD_FULL, 2048, store);
-        world_open(&w);
+        prefix_world_open(&w);
         uint64_t stored = store_text(&w, e, 500);
         /* P of its own: retained in the cells. */
         expect(cellar_library_pin(w.library, stored, true, &error), CELLAR_OK, "");
@@ -100,7 +100,7 @@ static void the_best_prefix_wins_wherever_it_is(void **state) /* S22 */
         told = world_attach(&w, &plain, 0, e, 101);
         assert_int_equal(told.reused, 100);
         assert_int_equal(told.source, CELLAR_PREFIX_FROM_CELLS);
-        world_close(&w);
+        prefix_world_close(&w);
         folder_for_each(folder_remove, NULL);
     }
 }
@@ -113,7 +113,7 @@ static void what_left_the_cells_comes_back_in_every_kind_of_memory(void **state)
             world w;
             cellar_token text[140], other[140];
             init_stored(&w, kind, 256, store);
-            world_open(&w);
+            prefix_world_open(&w);
             world_text(text, 140, 1);
             world_text(other, 140, 1);
             other[70] = 3000;
@@ -134,7 +134,7 @@ static void what_left_the_cells_comes_back_in_every_kind_of_memory(void **state)
             assert_true(told.reused >= 60 && (told.reused == 70 || !goes_anywhere));
             world_read(&w, 6, other, told.reused, 140, false);
             world_expect(&w, 6, other, 140);
-            world_close(&w);
+            prefix_world_close(&w);
             folder_for_each(folder_remove, NULL);
         }
 }
@@ -147,7 +147,7 @@ static void a_folder_is_known_again_after_a_restart(void **state)
         cellar_token text[90];
         uint64_t n_bytes;
         init_stored(&w, kind, 256, IN_RAM | ON_DISK);
-        world_open(&w);
+        prefix_world_open(&w);
         world_text(text, 90, 1);
         (void)world_serve(&w, &plain, 0, text, 40);
         (void)world_serve(&w, &plain, 0, text, 80);
@@ -172,7 +172,7 @@ static void a_folder_is_known_again_after_a_restart(void **state)
         world_read(&w, 0, text, 80, 90, false);
         told = world_attach(&w, &other, 1, text, 90);
         assert_int_equal(told.reused, 50);
-        world_close(&w);
+        prefix_world_close(&w);
         folder_for_each(folder_remove, NULL);
     }
 }
@@ -186,24 +186,24 @@ static void another_model_or_row_type_finds_nothing(void **state)
     init_stored(&w, WORLD_FULL, 256, ON_DISK);
     w.config.facts = &model;
     w.config.n_facts = 1;
-    world_open(&w);
+    prefix_world_open(&w);
     world_text(text, 40, 1);
     store_text(&w, text, 40);
     w.config.facts = &other;
     world_restart(&w);
     assert_int_equal(world_attach(&w, &plain, 0, text, 40).reason, CELLAR_PREFIX_COLD);
     w.config.facts = &model;
-    world_close(&w);
+    prefix_world_close(&w);
 
     small_init(&w.small, 256);
     cellar_layer *layer = small_add_attention(&w.small, 0); /* f16 */
     assert_int_equal(layer->k_type, CELLAR_F16);
-    world_open(&w);
+    prefix_world_open(&w);
     cellar_prefix told;
     expect(cellar_library_find(w.library, &plain, text, 40, 40, &told, &error), CELLAR_OK, "");
     assert_int_equal(told.matched, 0);
     assert_int_equal(world_stats(&w).n_on_disk, 1);
-    world_close(&w);
+    prefix_world_close(&w);
 }
 
 static void what_is_loaded_shares_what_is_in_the_cells_already(void **state)
@@ -212,7 +212,7 @@ static void what_is_loaded_shares_what_is_in_the_cells_already(void **state)
     world w;
     cellar_token texts[4][150];
     init_stored(&w, WORLD_FULL, 512, IN_RAM);
-    world_open(&w);
+    prefix_world_open(&w);
     for (cellar_token i = 0; i < 4; i++) { /* 100 tokens in common */
         world_text(texts[i], 150, 1);
         for (uint32_t t = 100; t < 150; t++)
@@ -228,7 +228,7 @@ static void what_is_loaded_shares_what_is_in_the_cells_already(void **state)
     expect(cellar_stats(w.small.memory, &stats, &error), CELLAR_OK, "");
     assert_int_equal(stats.n_used, 100 + 4 * 49);
     assert_int_equal(stats.n_shared, 100);
-    world_close(&w);
+    prefix_world_close(&w);
 }
 
 static void what_can_never_have_room_evicts_nothing(void **state)
@@ -237,7 +237,7 @@ static void what_can_never_have_room_evicts_nothing(void **state)
     world w;
     cellar_token text[100], small[20], running[60];
     init_stored(&w, WORLD_FULL, 128, IN_RAM);
-    world_open(&w);
+    prefix_world_open(&w);
     world_text(text, 100, 1);
     world_text(small, 20, 1000);
     world_text(running, 60, 2000);
@@ -249,7 +249,7 @@ static void what_can_never_have_room_evicts_nothing(void **state)
     assert_int_equal(told.reused, 0);
     assert_int_equal(told.reason, CELLAR_PREFIX_NO_ROOM);
     assert_int_equal(world_stats(&w).n_evicted, 1); /* by store_text alone */
-    world_close(&w);
+    prefix_world_close(&w);
 }
 
 /* ---- limits ------------------------------------------------------------------------------------ */
@@ -260,17 +260,17 @@ static void ram_and_folder_never_hold_more_than_they_may(void **state)
     world w;
     cellar_token text[60];
     init_stored(&w, WORLD_FULL, 128, ON_DISK);
-    world_open(&w);
+    prefix_world_open(&w);
     world_text(text, 60, 0);
     store_text(&w, text, 60);
     uint64_t size = world_stats(&w).disk_bytes; /* of one */
-    world_close(&w);
+    prefix_world_close(&w);
     folder_for_each(folder_remove, NULL);
 
     init_stored(&w, WORLD_FULL, 128, IN_RAM | ON_DISK);
     w.config.ram_bytes = 3 * size;
     w.config.disk_bytes = 4 * size;
-    world_open(&w);
+    prefix_world_open(&w);
     for (cellar_token i = 0; i < 20; i++) {
         world_text(text, 60, 1000 * i);
         (void)world_serve(&w, &plain, 0, text, 60);
@@ -304,7 +304,7 @@ static void ram_and_folder_never_hold_more_than_they_may(void **state)
         expect(cellar_library_find(w.library, &plain, text, 60, 60, &told, &error), CELLAR_OK, "");
         assert_int_equal(told.reusable, i >= 13 ? 60 : 0);
     }
-    world_close(&w);
+    prefix_world_close(&w);
 }
 
 static void what_is_larger_than_the_store_goes_past_it(void **state)
@@ -314,21 +314,21 @@ static void what_is_larger_than_the_store_goes_past_it(void **state)
     cellar_token text[60];
     init_stored(&w, WORLD_FULL, 128, IN_RAM | ON_DISK);
     w.config.ram_bytes = 100;
-    world_open(&w);
+    prefix_world_open(&w);
     world_text(text, 60, 1);
     store_text(&w, text, 60);
     assert_int_equal(world_stats(&w).n_on_disk, 1);
     assert_int_equal(world_stats(&w).n_in_ram, 0);
-    world_close(&w);
+    prefix_world_close(&w);
     folder_for_each(folder_remove, NULL);
     init_stored(&w, WORLD_FULL, 128, IN_RAM | ON_DISK);
     w.config.ram_bytes = w.config.disk_bytes = 100;
-    world_open(&w);
+    prefix_world_open(&w);
     store_text(&w, text, 60);
     assert_int_equal(world_stats(&w).n_entries, 0);
     assert_int_equal(world_stats(&w).n_lost, 1);
     folder_expect_names(1); /* .lock */
-    world_close(&w);
+    prefix_world_close(&w);
 }
 
 static void persisting_takes_the_last_used_first_and_stops(void **state)
@@ -338,7 +338,7 @@ static void persisting_takes_the_last_used_first_and_stops(void **state)
     cellar_token text[30];
     uint64_t n_bytes, size;
     init_stored(&w, WORLD_FULL, 256, ON_DISK);
-    world_open(&w);
+    prefix_world_open(&w);
     for (cellar_token i = 0; i < 5; i++) {
         world_text(text, 30, 1000 * i);
         (void)world_serve(&w, &plain, 0, text, 30);
@@ -355,7 +355,7 @@ static void persisting_takes_the_last_used_first_and_stops(void **state)
         expect(cellar_library_find(w.library, &plain, text, 30, 30, &told, &error), CELLAR_OK, "");
         assert_int_equal(told.reusable, i >= 2 ? 30 : 0);
     }
-    world_close(&w);
+    prefix_world_close(&w);
 }
 
 static void dropping_removes_every_copy(void **state)
@@ -364,7 +364,7 @@ static void dropping_removes_every_copy(void **state)
     world w;
     cellar_token text[30];
     init_stored(&w, WORLD_FULL, 256, ON_DISK);
-    world_open(&w);
+    prefix_world_open(&w);
     world_text(text, 30, 1);
     (void)world_attach(&w, &plain, 0, text, 30);
     world_read(&w, 0, text, 0, 30, false);
@@ -378,7 +378,7 @@ static void dropping_removes_every_copy(void **state)
     folder_expect_names(1);
     assert_false(world_entry(&w, number, NULL));
     assert_int_equal(cellar_position_max(w.small.memory, entry.seq), -1);
-    world_close(&w);
+    prefix_world_close(&w);
 }
 
 static void a_conversation_has_one_file_not_one_a_turn(void **state)
@@ -387,14 +387,14 @@ static void a_conversation_has_one_file_not_one_a_turn(void **state)
     world w;
     cellar_token text[100];
     init_stored(&w, WORLD_EVERYTHING, 256, ON_DISK);
-    world_open(&w);
+    prefix_world_open(&w);
     world_text(text, 100, 1);
     for (uint32_t n = 20; n <= 100; n += 20) {
         (void)world_serve(&w, &plain, 0, text, n);
         expect(cellar_library_persist(w.library, UINT64_MAX, NULL, &error), CELLAR_OK, "");
         folder_expect_names(2);
     }
-    world_close(&w);
+    prefix_world_close(&w);
 }
 
 /* ---- the folder -------------------------------------------------------------------------------- */
@@ -405,7 +405,7 @@ static void a_folder_has_one_library_at_a_time(void **state)
     world w;
     cellar_library *second;
     init_stored(&w, WORLD_FULL, 64, ON_DISK);
-    world_open(&w);
+    prefix_world_open(&w);
     expect(cellar_library_create(w.small.memory, &w.config, &second, &error), CELLAR_BUSY,
            "another prefix library");
     assert_null(second);
@@ -415,7 +415,7 @@ static void a_folder_has_one_library_at_a_time(void **state)
     missing.folder = folder_path("file");
     folder_make_file("file", "x", 1);
     expect(cellar_library_create(w.small.memory, &missing, &second, &error), CELLAR_INVALID, "");
-    world_close(&w);
+    prefix_world_close(&w);
 }
 
 static void names_of_others_are_left_alone_and_links_not_followed(void **state)
@@ -426,10 +426,10 @@ static void names_of_others_are_left_alone_and_links_not_followed(void **state)
     char outside[80];
     snprintf(outside, sizeof outside, "%s.outside", folder_name);
     init_stored(&w, WORLD_FULL, 256, ON_DISK);
-    world_open(&w);
+    prefix_world_open(&w);
     world_text(text, 30, 1);
     store_text(&w, text, 30);
-    world_close(&w);
+    prefix_world_close(&w);
     size_t size;
     unsigned char *bytes = folder_read("prefix-0000000000000001.cellar", &size);
     FILE *file = fopen(outside, "wb");
@@ -443,7 +443,7 @@ static void names_of_others_are_left_alone_and_links_not_followed(void **state)
     assert_int_equal(symlink(outside, folder_path("prefix-0000000000000009.cellar")), 0);
     unlink(folder_path("prefix-0000000000000001.cellar"));
 
-    world_open(&w);
+    prefix_world_open(&w);
     assert_int_equal(world_stats(&w).n_on_disk, 0);
     folder_expect_text("notes.txt", "mine");
     folder_expect_text("prefix-00000000000000zz.cellar", "mine");
@@ -457,7 +457,7 @@ static void names_of_others_are_left_alone_and_links_not_followed(void **state)
     assert_int_equal(told.reused, 0);
     assert_int_equal(told.reason, CELLAR_PREFIX_DAMAGED);
     assert_int_equal(access(outside, F_OK), 0);
-    world_close(&w);
+    prefix_world_close(&w);
     unlink(outside);
 }
 
@@ -467,7 +467,7 @@ static void a_folder_that_fails_costs_the_entry_not_the_call(void **state)
     world w;
     cellar_token text[30];
     init_stored(&w, WORLD_FULL, 256, ON_DISK);
-    world_open(&w);
+    prefix_world_open(&w);
     world_text(text, 30, 1);
     folder_for_each(folder_remove, NULL);
     assert_int_equal(rmdir(folder_name), 0); /* nothing can be written there any more */
@@ -479,7 +479,7 @@ static void a_folder_that_fails_costs_the_entry_not_the_call(void **state)
     assert_int_equal(stats.n_lost, 1);
     assert_int_equal(stats.n_failures, 2);
     assert_int_equal(stats.n_entries, 0);
-    world_close(&w);
+    prefix_world_close(&w);
     void *again = NULL;
     folder_set_up(&again);
 }
