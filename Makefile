@@ -33,7 +33,7 @@ ONLY ?=
 # Seconds for each fuzz target.
 TIME ?= 60
 # What the program is linked with besides libc. `APP_LIBS=` builds the tests that need no more than that.
-APP_LIBS ?= -ljansson -ledit
+APP_LIBS ?= -Wl,--as-needed -ljansson -ledit -lmicrohttpd
 BUILTIN_MODEL ?= models/storyteller.gguf
 PROMPT ?= Once upon a time
 # Most tokens that `make run` writes; empty: until the model ends its story.
@@ -99,7 +99,7 @@ main_source := $(wildcard app/cli/main.c)
 app_sources := $(filter-out $(main_source),$(wildcard app/*.c app/*/*.c)) $(app_kernels) \
 	$(if $(wildcard $(BUILTIN_MODEL)),$(wildcard app/builtin_model.S))
 support_sources := $(wildcard tests/*_writer.c tests/support_*.c tests/model/*.c)
-strict_sources := $(wildcard lib/*.c app/engine/gguf*.c app/tokenizer/*.c app/chat/*.c app/template/*.c tests/*trace*.c)
+strict_sources := $(wildcard lib/*.c app/engine/gguf*.c app/tokenizer/*.c app/chat/*.c app/serve/*.c app/template/*.c tests/*trace*.c)
 
 units := $(basename $(wildcard tests/unit_*.c))
 mains := $(basename $(wildcard tests/attention_matrix.c tests/chat_terminal.c tests/crash.c tests/differential.c tests/scenarios.c tests/faults.c \

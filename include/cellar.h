@@ -22,6 +22,8 @@
  *              micro-batch, commit or abort. Nothing else sees a change before the commit.
  *   checkpoint a place to which a sequence can return although a window has passed on or a state was
  *              overwritten: it holds the cells that this needs, and nothing is copied.
+ *   library    what was read, found again by its tokens: a new sequence begins as a fork of the one that
+ *              is worth most to it, also after that has ended, left the cells or the process.
  *
  * THE CALLS OF A WHOLE PROGRAM, in their order (one layer; main, fail and the model that computes q, k
  * and v are the program's own: `tests/header.c` has them, and compiles and runs what stands here)
@@ -1310,6 +1312,327 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_save_journal(cellar_journal *jou
 
 /* The file stays. NULL is allowed. */
 CELLAR_API void cellar_close_journal(cellar_journal *journal);
+
+/* ---- the prefix library ---------------------------------------------------------------------- */
+
+/*
+ * A prompt begins, more often than not, like something that was read before: a system prompt, the
+ * conversation so far. The library knows what was read: sequences that are running, sequences that it
+ * retains in the cells after their end, and sequences that left the cells for a store in RAM or for files
+ * in a folder. A new sequence starts as a fork of the one that is worth most to it.
+ * docs/prefix-library.md says what is promised, and when.
+ *
+ *     cellar_library_attach     a new sequence: reuse what there is, and be found by others from now on
+ *     cellar_library_begin      cellar_begin, making room by evicting retained sequences
+ *     cellar_library_extend     after each commit: these tokens were read
+ *     cellar_library_retain     at its end: the library keeps it, its name is free again
+ *
+ * Tokens are compared one by one; a hash never decides. A prefix is reused only under an equal key. One
+ * thread at a time uses a library and its memory: both under one lock of the caller.
+ */
+typedef struct cellar_library cellar_library;
+
+typedef struct cellar_library_config {
+    size_t struct_size;       /* set by cellar_library_config_init */
+    const cellar_note *facts; /* [n_facts] who the model is; copied; see cellar_prefix_key */
+    uint32_t n_facts;
+    /*
+     * Retained sequences have names from here on, which nobody else may use; running ones have names
+     * below. Default 2^30.
+     */
+    cellar_seq first_seq;
+    uint32_t n_entries;   /* most sequences that are known, in all places; 1..2^20, default 1024 */
+    uint64_t index_bytes; /* most bytes for tokens, keys and entries; default 64 MiB */
+    uint64_t ram_bytes;   /* most bytes of the store in RAM; default 0: there is none */
+    const char *folder;   /* where files go; it must exist. Default NULL: nowhere */
+    uint64_t disk_bytes;  /* most bytes of all its files together; 0: there are none */
+    bool does_tell_domains;     /* CELLAR_PREFIX_OTHER_DOMAIN is reported; default false */
+    cellar_allocator allocator; /* of the index and the store; all NULL: malloc and free */
+} cellar_library_config;
+
+static inline cellar_library_config cellar_library_config_init(void)
+{
+    cellar_library_config config;
+    memset(&config, 0, sizeof config);
+    config.struct_size = sizeof config;
+    config.first_seq = 1 << 30;
+    config.n_entries = 1024;
+    config.index_bytes = (uint64_t)64 << 20;
+    return config;
+}
+
+/*
+ * What has to be equal, beside the tokens, before a prefix is reused. All of it is compared byte by
+ * byte, each part under its own name, so an adapter "t1" is not a tenant "t1". The library adds the
+ * facts of its configuration and the row types of the memory.
+ */
+typedef struct cellar_prefix_key {
+    size_t struct_size; /* set by cellar_prefix_key_init */
+    /*
+     * [n_facts] what rows depend on beside weights and tokens: adapters with the hash of their weights
+     * and their scales, control vectors, a hash of the images that placeholders stand for. In any
+     * order; names are none of the configuration's and do not begin with "prefix.".
+     */
+    const cellar_note *facts;
+    uint32_t n_facts;
+    size_t domain_size, salt_size; /* at most 4096 each */
+    /*
+     * [domain_size] who it belongs to; nobody else finds it. Files hold it as it is: a hash of an API
+     * key, not the key.
+     */
+    const void *domain;
+    const void *salt; /* [salt_size] whatever else its owner wants to keep apart */
+    /*
+     * The domain does not count: found by, and given to, all whose key is shared too (and otherwise
+     * equal). What has a domain of its own stays unseen by them.
+     */
+    bool is_shared;
+} cellar_prefix_key;
+
+/* No facts, the empty domain, no salt. */
+static inline cellar_prefix_key cellar_prefix_key_init(void)
+{
+    cellar_prefix_key key;
+    memset(&key, 0, sizeof key);
+    key.struct_size = sizeof key;
+    return key;
+}
+
+/* Where reused tokens came from. Name, value, text. */
+#define CELLAR_PREFIX_SOURCES(X)                                                                   \
+    X(CELLAR_PREFIX_FROM_NOWHERE, 0, "none")                                                       \
+    X(CELLAR_PREFIX_FROM_CELLS, 1, "cells")                                                        \
+    X(CELLAR_PREFIX_FROM_RAM, 2, "ram")                                                            \
+    X(CELLAR_PREFIX_FROM_DISK, 3, "disk")
+
+typedef enum cellar_prefix_source {
+#define CELLAR_PREFIX_SOURCE_ENUM(name, value, text) name = value,
+    CELLAR_PREFIX_SOURCES(CELLAR_PREFIX_SOURCE_ENUM)
+#undef CELLAR_PREFIX_SOURCE_ENUM
+        CELLAR_PREFIX_N_SOURCES = 4
+} cellar_prefix_source;
+
+/* Why not more tokens were reused. Name, value, text (for logs and metrics). */
+#define CELLAR_PREFIX_REASONS(X)                                                                   \
+    X(CELLAR_PREFIX_WHOLE, 0, "whole")               /* all that were asked for */                 \
+    X(CELLAR_PREFIX_COLD, 1, "cold")                 /* nothing begins with its first token */     \
+    X(CELLAR_PREFIX_ENDED, 2, "ended")               /* what is known ends; the rest is new */     \
+    X(CELLAR_PREFIX_DIVERGED, 3, "diverged")         /* what is known goes on otherwise */         \
+    X(CELLAR_PREFIX_WINDOW_LOST, 4, "window-lost")   /* a sliding window has passed on */          \
+    X(CELLAR_PREFIX_STATE_LOST, 5, "state-lost")     /* no recurrent state is kept there */        \
+    X(CELLAR_PREFIX_EVICTED, 6, "evicted")           /* more was known, and given up for room */   \
+    X(CELLAR_PREFIX_COMING, 7, "coming")             /* a running sequence is still to read it */  \
+    X(CELLAR_PREFIX_OTHER_DOMAIN, 8, "other-domain") /* it belongs to somebody else */             \
+    X(CELLAR_PREFIX_DAMAGED, 9, "damaged")           /* a stored one was not what it should be */  \
+    X(CELLAR_PREFIX_UNREADABLE, 10, "unreadable")    /* a stored one could not be read */          \
+    X(CELLAR_PREFIX_NO_ROOM, 11, "no-room")          /* no cells for a stored one */
+
+typedef enum cellar_prefix_reason {
+#define CELLAR_PREFIX_REASON_ENUM(name, value, text) name = value,
+    CELLAR_PREFIX_REASONS(CELLAR_PREFIX_REASON_ENUM)
+#undef CELLAR_PREFIX_REASON_ENUM
+        CELLAR_PREFIX_N_REASONS = 12
+} cellar_prefix_reason;
+
+/* "cells", "window-lost"; "unknown". Static; never freed. */
+CELLAR_API const char *cellar_prefix_source_text(cellar_prefix_source source);
+CELLAR_API const char *cellar_prefix_reason_text(cellar_prefix_reason reason);
+
+/* What was found for a prompt, and what became of it. */
+typedef struct cellar_prefix {
+    uint32_t matched;  /* tokens that some sequence has read and that agree, at most `most` */
+    uint32_t reusable; /* of one sequence: after as many every group of the memory can go on */
+    uint32_t reused;   /* cellar_library_attach: that the new sequence holds now; else 0 */
+    cellar_prefix_source source; /* of what is reusable, or reused */
+    cellar_prefix_reason reason; /* why it is not `most` */
+    /*
+     * The first token of the prompt that differs from the sequence which agrees longest, and what
+     * that has there; -1: it only ends.
+     */
+    int64_t diverged_at;
+    cellar_token diverged_token;
+    uint64_t entry; /* where it is taken from; 0: nowhere */
+    /*
+     * A running sequence has been told that it will read so many tokens of this prompt (more than are
+     * matched); 0: none. Who can wait attaches later.
+     */
+    uint32_t coming;
+    cellar_seq coming_seq; /* -1: none */
+} cellar_prefix;
+
+/*
+ * Make a library for a memory, and know again what the folder's files hold: each is opened and checked,
+ * but for its rows; what is damaged is removed. On success *library is the caller's, for
+ * cellar_library_destroy, before the memory goes. CELLAR_INVALID, CELLAR_NO_MEMORY; CELLAR_UNSUPPORTED:
+ * a store, and external layers; CELLAR_IO, CELLAR_NOT_FOUND: the folder; CELLAR_BUSY: another library
+ * has it, or a step is open.
+ */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_library_create(cellar_memory *memory,
+                                                               const cellar_library_config *config,
+                                                               cellar_library **library,
+                                                               cellar_error *error);
+
+/*
+ * Forget the retained sequences and give everything back; files stay, running sequences too. No step
+ * may be open. NULL is allowed.
+ */
+CELLAR_API void cellar_library_destroy(cellar_library *library);
+
+/*
+ * What cellar_library_attach would find for a prompt: tokens [n_tokens], of which at most `most` are to
+ * be reused (n_tokens - 1, if the last one has to be read for its logits). Changes nothing. CELLAR_INVALID,
+ * CELLAR_NO_MEMORY. Cost: log(entries) comparisons of tokens, which go on where the last one ended, and
+ * a question to the memory for each entry that may be worth more than the best so far.
+ */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_library_find(
+    const cellar_library *library, const cellar_prefix_key *key, const cellar_token *tokens,
+    uint32_t n_tokens, uint32_t most, cellar_prefix *out, cellar_error *error);
+
+/*
+ * Begin a running sequence. `seq` (below first_seq) holds nothing; it comes to hold the first out->reused
+ * tokens: a fork of a sequence in the cells, running ones included, or loaded from a store. What
+ * tokens [n_tokens] say further is noted as what it is about to read. What could not be read, or has
+ * no room, makes less reused, and the reason says so; it is no failure. CELLAR_INVALID, CELLAR_BUSY,
+ * CELLAR_NO_MEMORY; CELLAR_FULL: n_entries or index_bytes are used up by running and pinned sequences.
+ * Cost: as cellar_library_find and cellar_copy; from a store, loading. Retained sequences may be evicted
+ * to make room.
+ */
+CELLAR_API CELLAR_MUST_USE cellar_status
+cellar_library_attach(cellar_library *library, const cellar_prefix_key *key, cellar_seq seq,
+                      const cellar_token *tokens, uint32_t n_tokens, uint32_t most,
+                      cellar_prefix *out, cellar_error *error);
+
+/*
+ * A running sequence has read n_tokens more, and they are committed. tokens [n_tokens], or NULL: those
+ * that it was about to read. Token i of a sequence stands at position i. CELLAR_INVALID, also when the
+ * memory does not hold so many; CELLAR_NO_MEMORY; CELLAR_FULL: index_bytes; the sequence then stays
+ * known as far as it was. Cost: the new tokens, seldom a move within the index.
+ */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_library_extend(cellar_library *library,
+                                                               cellar_seq seq,
+                                                               const cellar_token *tokens,
+                                                               uint32_t n_tokens,
+                                                               cellar_error *error);
+
+/*
+ * A running sequence stands for its first n_tokens only: it was rewound, or what follows is no plain
+ * text any more (shifted, say: then it must not be extended again). CELLAR_INVALID.
+ */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_library_cut(cellar_library *library, cellar_seq seq,
+                                                            uint32_t n_tokens, cellar_error *error);
+
+/*
+ * End a running sequence and keep what it has read, also if that is not all it was about to read. The
+ * memory forgets `seq`; its cells are held under a name of the library. *entry (may be NULL): its
+ * number; 0: it has read nothing. An older one that it makes superfluous goes. CELLAR_INVALID,
+ * CELLAR_BUSY, CELLAR_NO_MEMORY. Cost: as cellar_copy.
+ */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_library_retain(cellar_library *library,
+                                                               cellar_seq seq, uint64_t *entry,
+                                                               cellar_error *error);
+
+/* End a running sequence and keep nothing. What `seq` holds in the memory stays. CELLAR_INVALID. */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_library_release(cellar_library *library,
+                                                                cellar_seq seq,
+                                                                cellar_error *error);
+
+/*
+ * cellar_begin; while it says CELLAR_FULL, the retained sequence that was not used for longest is
+ * evicted from the cells, pinned ones never, and it is tried again. What is evicted goes to the store in
+ * RAM, to the folder, or is lost. Statuses of cellar_begin.
+ */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_library_begin(cellar_library *library,
+                                                              const cellar_batch *batch,
+                                                              cellar_error *error);
+
+/*
+ * Evict likewise until n_cells are free in the pool, in every group that attends to everything.
+ * CELLAR_FULL: error->at cells are still missing; what was evicted is. CELLAR_INVALID, CELLAR_BUSY.
+ */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_library_make_room(cellar_library *library,
+                                                                  uint32_t pool, uint32_t n_cells,
+                                                                  cellar_error *error);
+
+/*
+ * Evict one entry from the cells, pinned or not. CELLAR_NOT_FOUND; CELLAR_REFUSED: it is running;
+ * CELLAR_BUSY.
+ */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_library_evict(cellar_library *library,
+                                                              uint64_t entry, cellar_error *error);
+
+/* Forget an entry wherever it is, its file too. Statuses as before; CELLAR_IO: the file stays. */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_library_drop(cellar_library *library,
+                                                             uint64_t entry, cellar_error *error);
+
+/*
+ * Pin an entry, or not any more: nothing evicts it from where it is. A running one stays pinned when it
+ * is retained. CELLAR_NOT_FOUND.
+ */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_library_pin(cellar_library *library, uint64_t entry,
+                                                            bool is_pinned, cellar_error *error);
+
+/*
+ * Write what is retained or in RAM, and not yet in the folder, to files, the last used first, until
+ * most_bytes are written (at least one file, if there is any to write). *n_bytes (may be NULL): what was
+ * written; 0: nothing is left to do. Each file appears whole or not at all. CELLAR_UNSUPPORTED: no
+ * folder; CELLAR_IO, CELLAR_BUSY, CELLAR_NO_MEMORY: what was written before stays.
+ */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_library_persist(cellar_library *library,
+                                                                uint64_t most_bytes,
+                                                                uint64_t *n_bytes,
+                                                                cellar_error *error);
+
+/* A sequence that the library knows. */
+typedef struct cellar_entry {
+    uint64_t entry;     /* its number, > 0; never given twice */
+    uint64_t last_used; /* larger: later */
+    cellar_seq seq;     /* its name in the memory; -1: it is not in the cells */
+    bool is_running;    /* `seq` is the caller's; else the library's */
+    bool is_pinned;
+    bool is_shared;             /* as cellar_prefix_key */
+    uint32_t n_tokens;          /* that it has read */
+    uint32_t n_planned;         /* of a running one: that it is about to read, those included */
+    uint64_t ram_bytes;         /* in the store in RAM; 0: not there */
+    uint64_t disk_bytes;        /* of its file; 0: there is none */
+    const cellar_token *tokens; /* [n_planned] valid until the library changes */
+    const void *domain;         /* [domain_size] likewise */
+    size_t domain_size;
+} cellar_entry;
+
+/* Return false to stop. The library must not be changed meanwhile. */
+typedef bool (*cellar_entry_visitor)(void *context, const cellar_entry *entry);
+
+/* Show every entry, key by key, in the order of their tokens. CELLAR_INVALID. */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_library_visit(const cellar_library *library,
+                                                              cellar_entry_visitor visitor,
+                                                              void *context, cellar_error *error);
+
+typedef struct cellar_library_statistics {
+    uint32_t n_entries, n_running, n_retained, n_in_ram, n_on_disk, n_pinned;
+    uint64_t index_bytes, ram_bytes, disk_bytes; /* used now */
+    /* since the library was made: */
+    uint64_t n_attached;                         /* sequences */
+    uint64_t n_tokens_asked, n_tokens_reused;    /* of these */
+    uint64_t by_source[CELLAR_PREFIX_N_SOURCES]; /* of these */
+    uint64_t by_reason[CELLAR_PREFIX_N_REASONS]; /* of these */
+    uint64_t n_evicted;                          /* from the cells */
+    uint64_t n_to_ram, n_to_disk;                /* written there */
+    uint64_t n_lost;                             /* gone from the last place, for want of room */
+    uint64_t n_damaged;                          /* stored ones that were removed for that */
+    uint64_t n_failures;                         /* stored ones not written or not read */
+} cellar_library_statistics;
+
+/* Count. CELLAR_INVALID. */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_library_stats(const cellar_library *library,
+                                                              cellar_library_statistics *out,
+                                                              cellar_error *error);
+
+/*
+ * Check what the library promises of itself, the expensive way: order, sums, limits, and that the
+ * memory holds what entries say. CELLAR_CORRUPT names what fails. For tests.
+ */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_library_check(const cellar_library *library,
+                                                              cellar_error *error);
 
 /* ---- inspection ------------------------------------------------------------------------------ */
 

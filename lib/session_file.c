@@ -32,20 +32,24 @@ enum {
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
+cellar_status cl_file_open_at(const cl_place *at, cl_file_source *out, cellar_error *error)
+{
+    struct stat info;
+    int file;
+    CL_TRY(cl_files_open(at, O_RDONLY, &file, &info, error));
+    if (file < 0) return cl_files_fail(error, CELLAR_NOT_FOUND, "open the file", at->path, ENOENT);
+    *out = (cl_file_source){.file = file,
+                            .size = (uint64_t)info.st_size,
+                            .device = (uint64_t)info.st_dev,
+                            .inode = (uint64_t)info.st_ino};
+    return CELLAR_OK;
+}
+
 cellar_status cl_file_open(const char *path, cl_file_source *out, cellar_error *error)
 {
     cl_place at;
-    struct stat info;
-    int file;
     CL_TRY(cl_files_place(path, CELLAR_NOT_FOUND, &at, error));
-    cellar_status status = cl_files_open(&at, O_RDONLY, &file, &info, error);
-    if (status == CELLAR_OK && file < 0)
-        status = cl_files_fail(error, CELLAR_NOT_FOUND, "open the file", path, ENOENT);
-    if (status == CELLAR_OK)
-        *out = (cl_file_source){.file = file,
-                                .size = (uint64_t)info.st_size,
-                                .device = (uint64_t)info.st_dev,
-                                .inode = (uint64_t)info.st_ino};
+    cellar_status status = cl_file_open_at(&at, out, error);
     close(at.folder);
     return status;
 }
@@ -183,34 +187,53 @@ static cellar_status take_the_place(const cl_place *at, const char *temporary, c
     return CELLAR_OK;
 }
 
-cellar_status cl_file_replace(const char *path, cl_file_fill *fill, void *context,
-                              cl_file_identity *identity, uint64_t *n_written, cellar_error *error)
+cellar_status cl_file_replace_at(const cl_place *at, cl_file_fill *fill, void *context,
+                                 cl_file_identity *identity, uint64_t *n_written,
+                                 cellar_error *error)
 {
-    cl_place at;
     char temporary[SLOT_NAME];
     int file = -1;
     bool is_there;
     cl_file_identity made = {.is_known = false};
-    CL_TRY(cl_files_place(path, CELLAR_IO, &at, error));
-    cellar_status status = cl_files_look(&at, &is_there, error);
-    if (status == CELLAR_OK) status = make_temporary(&at, temporary, &file, error);
-    if (status == CELLAR_OK) status = fill_temporary(file, path, fill, context, n_written, error);
+    cellar_status status = cl_files_look(at, &is_there, error);
+    if (status == CELLAR_OK) status = make_temporary(at, temporary, &file, error);
+    if (status == CELLAR_OK)
+        status = fill_temporary(file, at->path, fill, context, n_written, error);
     if (status == CELLAR_OK && identity && !identify_new(file, &made))
-        status = cl_files_fail(error, CELLAR_IO, "read the new file back", path, errno);
-    if (status == CELLAR_OK) status = take_the_place(&at, temporary, error);
+        status = cl_files_fail(error, CELLAR_IO, "read the new file back", at->path, errno);
+    if (status == CELLAR_OK) status = take_the_place(at, temporary, error);
     if (status != CELLAR_OK) {
-        if (file >= 0) unlinkat(at.folder, temporary, 0);
+        if (file >= 0) unlinkat(at->folder, temporary, 0);
     } else {
         if (identity) *identity = made;
-        if (!cl_files_sync(at.folder, true) &&
+        if (!cl_files_sync(at->folder, true) &&
             errno != EINVAL) /* some file systems do not know it */
             status = cl_files_fail(
                 error, CELLAR_IO, "sync the folder: the new file is in place, for how long is open",
-                path, errno);
+                at->path, errno);
     }
     if (file >= 0) close(file);
+    return status;
+}
+
+cellar_status cl_file_replace(const char *path, cl_file_fill *fill, void *context,
+                              cl_file_identity *identity, uint64_t *n_written, cellar_error *error)
+{
+    cl_place at;
+    CL_TRY(cl_files_place(path, CELLAR_IO, &at, error));
+    cellar_status status = cl_file_replace_at(&at, fill, context, identity, n_written, error);
     close(at.folder);
     return status;
+}
+
+void cl_file_clear_temporary(const cl_place *at)
+{
+    static const char first[] = ".cellar-", last[] = ".tmp";
+    const size_t n = strlen(at->name);
+    if (n < sizeof first + sizeof last || strncmp(at->name, first, sizeof first - 1) != 0 ||
+        strcmp(at->name + n - (sizeof last - 1), last) != 0)
+        return;
+    clear_slot(at, at->name);
 }
 
 /* ---- appending ------------------------------------------------------------------------------- */

@@ -38,6 +38,8 @@ typedef struct cl_file_identity {
     unsigned char header[CL_SESSION_HEADER];
 } cl_file_identity;
 
+struct cl_place; /* files.h */
+
 /* ---- reading --------------------------------------------------------------------------------- */
 
 /* A file that is open for reading. */
@@ -48,6 +50,9 @@ typedef struct cl_file_source {
 
 /* CELLAR_NOT_FOUND; CELLAR_INVALID: no plain file, or no name that a file can have. */
 cellar_status cl_file_open(const char *path, cl_file_source *out, cellar_error *error);
+
+/* The same of a name in a folder that is open. */
+cellar_status cl_file_open_at(const struct cl_place *at, cl_file_source *out, cellar_error *error);
 
 void cl_file_close(int file); /* of a source; < 0 is allowed */
 
@@ -74,6 +79,14 @@ typedef cellar_status cl_file_fill(void *context, const cellar_writer *writer, c
  */
 cellar_status cl_file_replace(const char *path, cl_file_fill *fill, void *context,
                               cl_file_identity *identity, uint64_t *n_written, cellar_error *error);
+
+/* The same of a name in a folder that is open. */
+cellar_status cl_file_replace_at(const struct cl_place *at, cl_file_fill *fill, void *context,
+                                 cl_file_identity *identity, uint64_t *n_written,
+                                 cellar_error *error);
+
+/* If this is the name of a temporary file that a killed process left: remove it. */
+void cl_file_clear_temporary(const struct cl_place *at);
 
 /* ---- appending ------------------------------------------------------------------------------- */
 

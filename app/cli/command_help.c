@@ -35,6 +35,7 @@ static const char version_help[] =
 const command commands[] = {
     {"run", "read a prompt and go on writing", command_run, command_run_help},
     {"chat", "talk with a model", command_chat, command_chat_help},
+    {"serve", "serve a model over HTTP, to many at once", command_serve, command_serve_help},
     {"session", "list, show, check, fork and convert sessions", command_session,
      command_session_help},
     {"inspect", "show what is inside a model or session file", command_inspect,

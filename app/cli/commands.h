@@ -37,6 +37,7 @@ int command_unknown(const char *name);
 
 int command_run(int argc, char **argv);
 int command_chat(int argc, char **argv);
+int command_serve(int argc, char **argv);
 int command_inspect(int argc, char **argv);
 int command_session(int argc, char **argv);
 int command_perplexity(int argc, char **argv);
@@ -49,6 +50,7 @@ int command_version(int argc, char **argv);
 
 extern const char command_run_help[];
 extern const char command_chat_help[];
+extern const char command_serve_help[];
 extern const char command_inspect_help[];
 extern const char command_perplexity_help[];
 extern const char command_bench_help[];

@@ -51,11 +51,12 @@ struct engine {
     size_t buffer_bytes;
 };
 
-/* The logits that are wanted of one step. */
+/* The logits that are wanted of one step; or what they would be made of. */
 typedef struct logits_request {
     const uint32_t *wanted; /* [n] indices into the batch, rising */
     uint32_t n;
-    float *rows; /* [n][n_vocab] */
+    bool is_output; /* what comes out of the last layer, normed, instead */
+    float *rows;    /* [n][n_vocab], or [n][n_embd] */
 } logits_request;
 
 engine_options engine_defaults(void)
@@ -335,7 +336,10 @@ static void write_logits(const engine *e, const cellar_ubatch *ubatch,
         memcpy(c->h + i * width, c->x + wanted[i].token * width, width * sizeof *c->h);
     }
     block_norm_run(&e->model->output_norm, c, c->h, c->h, n);
-    for (uint32_t first = 0, end; first < n; first = end) {
+    for (uint32_t i = 0; request->is_output && i < n; i++) {
+        memcpy(request->rows + wanted[i].row * width, c->h + i * width, width * sizeof *c->h);
+    }
+    for (uint32_t first = 0, end; !request->is_output && first < n; first = end) {
         for (end = first + 1; end < n && wanted[end].row == wanted[end - 1].row + 1;) {
             end++;
         }
@@ -448,11 +452,10 @@ static cellar_status check_encodings(const engine *e, const cellar_batch *batch,
     return CELLAR_OK;
 }
 
-cellar_status engine_decode(engine *e, const cellar_batch *batch, const uint32_t *wanted,
-                            uint32_t n_wanted, float *logits, cellar_error *error)
+static cellar_status step(engine *e, const cellar_batch *batch, const logits_request *request,
+                          cellar_error *error)
 {
-    logits_request request = {.wanted = wanted, .n = n_wanted, .rows = logits};
-    cellar_status status = check_request(e, batch, &request, error);
+    cellar_status status = check_request(e, batch, request, error);
     if (status == CELLAR_OK) {
         status = cellar_begin(e->memory, batch, error);
     }
@@ -461,7 +464,7 @@ cellar_status engine_decode(engine *e, const cellar_batch *batch, const uint32_t
     }
     status = check_encodings(e, batch, error);
     if (status == CELLAR_OK) {
-        status = compute(e, batch, &request, error);
+        status = compute(e, batch, request, error);
     }
     if (status == CELLAR_OK) {
         status = cellar_commit(e->memory, error);
@@ -470,6 +473,21 @@ cellar_status engine_decode(engine *e, const cellar_batch *batch, const uint32_t
         cellar_abort(e->memory);
     }
     return status;
+}
+
+cellar_status engine_decode(engine *e, const cellar_batch *batch, const uint32_t *wanted,
+                            uint32_t n_wanted, float *logits, cellar_error *error)
+{
+    const logits_request request = {.wanted = wanted, .n = n_wanted, .rows = logits};
+    return step(e, batch, &request, error);
+}
+
+cellar_status engine_embed(engine *e, const cellar_batch *batch, const uint32_t *wanted,
+                           uint32_t n_wanted, float *rows, cellar_error *error)
+{
+    const logits_request request = {
+        .wanted = wanted, .n = n_wanted, .is_output = true, .rows = rows};
+    return step(e, batch, &request, error);
 }
 
 /* ---- encodings ------------------------------------------------------------------------------ */

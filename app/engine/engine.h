@@ -93,6 +93,13 @@ cellar_status engine_decode(engine *e, const cellar_batch *batch, const uint32_t
                             uint32_t n_wanted, float *logits, cellar_error *error);
 
 /*
+ * The same, but rows [n_wanted][n_embd] get what comes out of the last layer for the wanted tokens, after the
+ * last norm: what logits would be made of.
+ */
+cellar_status engine_embed(engine *e, const cellar_batch *batch, const uint32_t *wanted,
+                           uint32_t n_wanted, float *rows, cellar_error *error);
+
+/*
  * Take the texts of a batch through the encoder; each sequence of the batch then has the encoding of its
  * text, and no longer the one it had. All tokens of a text follow each other in the batch and stand in
  * the same sequences. The batch is one micro-batch at most. The memory is not touched, nor do its operations
