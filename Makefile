@@ -93,7 +93,7 @@ endif
 ifeq ($(filter aarch64-% arm64-%,$(machine)),)
 kernels := $(filter-out %_neon.c,$(kernels))
 endif
-app_kernels := $(filter kernels/matmul_% kernels/activate_% kernels/scan_%,$(kernels))
+app_kernels := $(filter kernels/matmul_% kernels/activate_% kernels/vector_% kernels/scan_%,$(kernels))
 lib_sources := $(wildcard lib/*.c) $(filter-out $(app_kernels),$(kernels))
 main_source := $(wildcard app/cli/main.c)
 app_sources := $(filter-out $(main_source),$(wildcard app/*.c app/*/*.c)) $(app_kernels) \

@@ -172,6 +172,16 @@ typedef struct cl_matmul_table {
 
     /* z[i] = z[i] / (1 + exp(-z[i])). NaN stays NaN; -infinity gives NaN or 0. */
     void (*silu)(float *z, size_t n);
+
+    /* y[i] += x[i]; y[i] *= x[i]. */
+    void (*add)(float *y, const float *x, size_t n);
+    void (*multiply)(float *y, const float *x, size_t n);
+
+    /*
+     * out[i] = x[i] * f * weight[i] with f = 1 / sqrt(mean of x^2 + epsilon) (Zhang and Sennrich,
+     * arXiv:1910.07467), the mean in double; weight NULL: ones. n >= 1; out may be x.
+     */
+    void (*rms_norm)(float *out, const float *x, const float *weight, size_t n, float epsilon);
 } cl_matmul_table;
 
 /* Fill a table with the best versions that `mask` and the processor allow. */
@@ -203,6 +213,9 @@ void cl_activate_fill_scalar(cl_matmul_table *table);
 void cl_activate_fill_avx2(cl_matmul_table *table);
 void cl_activate_fill_avx512(cl_matmul_table *table);
 void cl_activate_fill_neon(cl_matmul_table *table);
+void cl_vector_fill_scalar(cl_matmul_table *table);
+void cl_vector_fill_avx2(cl_matmul_table *table);
+void cl_vector_fill_avx512(cl_matmul_table *table);
 void cl_matmul_fill_scalar(cl_matmul_table *table);
 void cl_matmul_fill_avx2(cl_matmul_table *table);
 void cl_matmul_tiles_fill_avx2(cl_matmul_table *table);

@@ -172,6 +172,7 @@ static void run_level(check *c, check *below, const level *l)
         run_tests(c, below, l->isa, crc32c_tests, n_crc32c_tests);
         run_tests(c, below, l->isa, matmul_tests, n_matmul_tests);
         run_tests(c, below, l->isa, activate_tests, n_activate_tests);
+        run_tests(c, below, l->isa, vector_tests, n_vector_tests);
         run_tests(c, below, l->isa, fused_tests, n_fused_tests);
     }
     below->kernels = c->kernels;

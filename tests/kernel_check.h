@@ -60,9 +60,9 @@ struct check {
 };
 
 extern const test attend_tests[], rows_tests[], codec_tests[], hadamard_tests[], crc32c_tests[],
-    matmul_tests[], activate_tests[], fused_tests[];
+    matmul_tests[], activate_tests[], vector_tests[], fused_tests[];
 extern const size_t n_attend_tests, n_rows_tests, n_codec_tests, n_hadamard_tests, n_crc32c_tests,
-    n_matmul_tests, n_activate_tests, n_fused_tests;
+    n_matmul_tests, n_activate_tests, n_vector_tests, n_fused_tests;
 
 _Noreturn void check_fail(check *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -340,6 +340,21 @@ static void silu_by_company(float *z, size_t n)
     if (n > 8) z[n - 1] = 0;
 }
 
+static void add_without_last(float *y, const float *x, size_t n)
+{
+    right_weights.add(y, x, n - (n > 8));
+}
+
+static void norm_in_floats(float *out, const float *x, const float *weight, size_t n, float epsilon)
+{
+    float sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += x[i] * x[i];
+    const float factor = 1 / sqrtf(sum / (float)n + epsilon);
+    for (size_t i = 0; i < n; i++)
+        out[i] = weight ? x[i] * factor * weight[i] : x[i] * factor;
+}
+
 /* ---- the list ------------------------------------------------------------------------------ */
 
 /* Runs the tests of one kernel and says what the first failing one found, or NULL. */
@@ -349,10 +364,10 @@ static const char *first_failure(check *c, const char *kernel)
     const struct {
         const test *tests;
         size_t n;
-    } all[] = {{attend_tests, n_attend_tests},    {rows_tests, n_rows_tests},
-               {codec_tests, n_codec_tests},      {hadamard_tests, n_hadamard_tests},
-               {crc32c_tests, n_crc32c_tests},    {matmul_tests, n_matmul_tests},
-               {activate_tests, n_activate_tests}};
+    } all[] = {{attend_tests, n_attend_tests},     {rows_tests, n_rows_tests},
+               {codec_tests, n_codec_tests},       {hadamard_tests, n_hadamard_tests},
+               {crc32c_tests, n_crc32c_tests},     {matmul_tests, n_matmul_tests},
+               {activate_tests, n_activate_tests}, {vector_tests, n_vector_tests}};
     for (size_t a = 0; a < sizeof all / sizeof *all; a++) {
         for (const test *t = all[a].tests; t < all[a].tests + all[a].n; t++) {
             c->random = 1;
@@ -419,5 +434,7 @@ void run_self_test(check *c, void (*report)(const char *name, const char *failur
     WRONG(weights.weight[CL_WEIGHT_Q8_0].decode, decode_unsigned, "decode_q8_0");
     WRONG(weights.silu, silu_in_halves, "silu");
     WRONG(weights.silu, silu_by_company, "silu");
+    WRONG(weights.add, add_without_last, "add");
+    WRONG(weights.rms_norm, norm_in_floats, "rms_norm");
     c->is_exhaustive = was_exhaustive;
 }

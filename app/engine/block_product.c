@@ -30,22 +30,18 @@ static uint32_t stretch_start(uint32_t n_out, uint32_t part, uint32_t n_parts)
     return (uint32_t)(row - row % ROWS_TOGETHER);
 }
 
-static void add_to_rows(const block_product *p, uint32_t first, uint32_t last, uint32_t n_tokens)
+static void add_to_rows(const cl_matmul_table *table, const block_product *p, uint32_t first,
+                        uint32_t last, uint32_t n_tokens)
 {
     const float *bias = p->linear->bias;
     size_t stride = p->linear->weight.n_out;
     for (uint32_t t = 0; t < n_tokens; t++) {
         float *y = p->y + t * stride;
         if (bias != NULL) {
-            for (uint32_t i = first; i < last; i++) {
-                y[i] += bias[i];
-            }
+            table->add(y + first, bias + first, last - first);
         }
         if (p->residual != NULL) {
-            float *residual = p->residual + t * stride;
-            for (uint32_t i = first; i < last; i++) {
-                residual[i] += y[i];
-            }
+            table->add(p->residual + t * stride + first, y + first, last - first);
         }
     }
 }
@@ -60,9 +56,7 @@ static void activate_rows(const multiply_job *job, uint32_t first, uint32_t last
         job->activation(g + first, last - first);
         if (job->n == 2) {
             const float *u = job->products[1].y + t * stride;
-            for (uint32_t i = first; i < last; i++) {
-                g[i] *= u[i];
-            }
+            job->c->table->multiply(g + first, u + first, last - first);
         }
     }
 }
@@ -80,7 +74,7 @@ static void multiply_part(void *argument, uint32_t part, uint32_t n_parts)
         }
         job->c->table->weight[w->type].matmul(w->data, w->row_bytes, w->n_in, first, last, p->x,
                                               w->n_in, job->n_tokens, p->y, w->n_out);
-        add_to_rows(p, first, last, job->n_tokens);
+        add_to_rows(job->c->table, p, first, last, job->n_tokens);
         if (job->activation != NULL && i == job->n - 1) {
             activate_rows(job, first, last);
         }
