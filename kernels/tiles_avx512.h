@@ -108,6 +108,19 @@ ALWAYS_INLINE void multiply_block(tiles *t, int rows, int tokens, const product 
     }
 }
 
+/* The rows that are decoded next come from memory while these are multiplied. */
+ALWAYS_INLINE void fetch_next_rows(const tiles *t, int rows, const product *p, size_t i)
+{
+    const size_t first = t->at / p->block * p->block_bytes;
+    const size_t bytes = (t->n + p->block - 1) / p->block * p->block_bytes;
+    for (int r = 0; r < rows; r++) {
+        const unsigned char *const row = p->w + (i + (size_t)r) * p->row_bytes + first;
+        for (size_t at = 0; at < bytes; at += 64)
+            _mm_prefetch((const char *)((uintptr_t)row + (size_t)rows * p->row_bytes + at),
+                         _MM_HINT_T1);
+    }
+}
+
 /* All of `rows` rows from row i on, for n_tokens <= TOKENS_AT_ONCE tokens. */
 ALWAYS_INLINE void multiply_rows(tiles *t, int rows, const product *p, size_t i, size_t n_tokens)
 {
@@ -121,6 +134,7 @@ ALWAYS_INLINE void multiply_rows(tiles *t, int rows, const product *p, size_t i,
             for (size_t end = t->n; end % WIDE != 0; end++)
                 t->tile[r][end] = 0;
         }
+        fetch_next_rows(t, rows, p, i);
         size_t u = 0;
         for (; u + TOKENS_IN_REGISTERS <= n_tokens; u += TOKENS_IN_REGISTERS)
             multiply_block(t, rows, TOKENS_IN_REGISTERS, p, i, u);
