@@ -290,6 +290,16 @@ static cellar_status add_number(const server *s, fields *f, const char *name, co
     return add_tokens(list, &token, 1, error);
 }
 
+/* ["a", "b"] asks for an answer to each; texts among numbers are the pieces of one prompt. */
+static bool is_several(const json_t *prompt)
+{
+    size_t n = json_array_size(prompt), n_texts = 0;
+    for (size_t i = 0; i < n; i++) {
+        n_texts += json_is_string(json_array_get(prompt, i));
+    }
+    return n > 1 && n_texts == n;
+}
+
 cellar_status completion_request_prompt(const server *s, fields *f, const char *name,
                                         const json_t *prompt, job_request *out, cellar_error *error)
 {
@@ -297,6 +307,10 @@ cellar_status completion_request_prompt(const server *s, fields *f, const char *
     token_list list = {.out = out};
     const bool is_list = json_is_array(prompt);
     const size_t n = is_list ? json_array_size(prompt) : 1;
+    if (is_several(prompt)) {
+        fields_wrong(f, name, "one prompt, found %zu: send a request for each", n);
+        return CELLAR_OK;
+    }
     for (size_t i = 0; status == CELLAR_OK && !f->is_wrong && i < n; i++) {
         const json_t *its = is_list ? json_array_get(prompt, i) : prompt;
         if (json_is_string(its)) {
