@@ -1,5 +1,8 @@
 /*
  * vector.h: what the versions of the norm share: how its partial sums are added.
+ *
+ * The squares of a row go to SQUARE_LANES sums, square i to sum i % SQUARE_LANES, and these are added in a
+ * tree. That order is part of the result, so it stands here once for all instruction sets. Nothing fails.
  */
 #ifndef CL_VECTOR_H
 #define CL_VECTOR_H

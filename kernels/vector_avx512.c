@@ -1,5 +1,8 @@
 /*
- * vector_avx512.c: rows added, multiplied and normed, sixteen numbers at a time. The bits of vector_scalar.c.
+ * vector_avx512.c: rows added, multiplied and normed, sixteen numbers at a time.
+ *
+ * The bits of vector_scalar.c: each sum and product is rounded once, and the norm keeps its sixteen sums of
+ * squares in double in the order of vector.h. Nothing here fails.
  */
 #include "kernels.h"
 
