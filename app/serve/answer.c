@@ -29,8 +29,10 @@ static void add_bytes(answer *a, char **to, size_t *n, size_t *capacity, const v
         *to = larger;
         *capacity += larger_by;
     }
-    memcpy(*to + *n, bytes, size);
-    *n += size;
+    if (size > 0) {
+        memcpy(*to + *n, bytes, size);
+        *n += size;
+    }
 }
 
 static void write_out(answer *a, const char *bytes, size_t n)
