@@ -1350,6 +1350,7 @@ typedef struct cellar_library_config {
     cellar_allocator allocator; /* of the index and the store; all NULL: malloc and free */
 } cellar_library_config;
 
+/* The defaults; facts, stores and limits are the caller's to fill in. Cannot fail. */
 static inline cellar_library_config cellar_library_config_init(void)
 {
     cellar_library_config config;

@@ -214,6 +214,32 @@ void answer_add_figures(const answer *a, json_t *to)
     (void)!json_object_set_new(to, "cellar", answer_reuse(a));
 }
 
+static bool have_all_ended(const answer *a)
+{
+    for (uint32_t i = 0; i < a->n_choices; i++) {
+        if (!a->choices[i].has_ended) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void answer_say_end(answer *a, json_t *event)
+{
+    if (have_all_ended(a) && !a->wishes.includes_usage) {
+        answer_add_figures(a, event);
+    }
+    answer_say(a, event);
+}
+
+void answer_say_usage(answer *a, json_t *event)
+{
+    (void)!json_object_set_new(event, "choices", json_array());
+    (void)!json_object_set_new(event, "usage", answer_usage(a));
+    answer_add_figures(a, event);
+    answer_say(a, event);
+}
+
 static void note_figures(answer *a)
 {
     const job_report its = job_look(a->job, 0);

@@ -65,6 +65,10 @@ void answer_make(server *s, http_request *request, const answer_format *format, 
 
 /* Say an event; taken over. */
 void answer_say(answer *a, json_t *event);
+/* Say the event that ends a choice; the last one has the figures, unless an event of their own follows. */
+void answer_say_end(answer *a, json_t *event);
+/* Make the beginning of an event into the one that has no choices, but usage and figures; and say it. */
+void answer_say_usage(answer *a, json_t *event);
 
 /* {"cached_tokens", ...} and the like, each a new object. */
 json_t *answer_usage(const answer *a);

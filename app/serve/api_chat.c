@@ -82,16 +82,6 @@ static void chat_piece(answer *a, const job_piece *piece)
     }
 }
 
-static bool is_last(const answer *a)
-{
-    for (uint32_t i = 0; i < a->n_choices; i++) {
-        if (!a->choices[i].has_ended) {
-            return false;
-        }
-    }
-    return true;
-}
-
 static void chat_choice_ends(answer *a, uint32_t choice)
 {
     const job_report *its = &a->choices[choice].report;
@@ -100,20 +90,13 @@ static void chat_choice_ends(answer *a, uint32_t choice)
     }
     say_begin(a, choice);
     json_t *event = chunk(a, choice, json_object(), NULL, answer_finish_reason(its));
-    if (is_last(a) && !a->wishes.includes_usage) {
-        answer_add_figures(a, event);
-    }
-    answer_say(a, event);
+    answer_say_end(a, event);
 }
 
 static void chat_end(answer *a)
 {
     if (a->wishes.includes_usage) {
-        json_t *event = head(a, "chat.completion.chunk");
-        (void)!json_object_set_new(event, "choices", json_array());
-        (void)!json_object_set_new(event, "usage", answer_usage(a));
-        answer_add_figures(a, event);
-        answer_say(a, event);
+        answer_say_usage(a, head(a, "chat.completion.chunk"));
     }
 }
 

@@ -213,16 +213,6 @@ static void completions_piece(answer *a, const job_piece *piece)
     answer_say(a, event);
 }
 
-static bool is_last(const answer *a)
-{
-    for (uint32_t i = 0; i < a->n_choices; i++) {
-        if (!a->choices[i].has_ended) {
-            return false;
-        }
-    }
-    return true;
-}
-
 static void completions_choice_ends(answer *a, uint32_t choice)
 {
     const job_report *its = &a->choices[choice].report;
@@ -233,20 +223,13 @@ static void completions_choice_ends(answer *a, uint32_t choice)
     (void)!json_object_set_new(
         event, "choices",
         json_pack("[o]", choice_of(json_string(""), choice, NULL, answer_finish_reason(its))));
-    if (is_last(a) && !a->wishes.includes_usage) {
-        answer_add_figures(a, event);
-    }
-    answer_say(a, event);
+    answer_say_end(a, event);
 }
 
 static void completions_end(answer *a)
 {
     if (a->wishes.includes_usage) {
-        json_t *event = head(a);
-        (void)!json_object_set_new(event, "choices", json_array());
-        (void)!json_object_set_new(event, "usage", answer_usage(a));
-        answer_add_figures(a, event);
-        answer_say(a, event);
+        answer_say_usage(a, head(a));
     }
 }
 
