@@ -245,7 +245,11 @@ test_scripts := $(if $(filter %/replay,$(mains)),$(wildcard tests/golden.sh)) \
 needed_by_scripts := $(program) $(addprefix $(OUT)/,$(filter %/replay,$(mains)) $(examples))
 twice := $(filter %/scenarios %/golden.sh,$(test_programs) $(test_scripts))
 chosen = $(if $(ONLY),$(foreach t,$(1),$(if $(filter $(ONLY),$(basename $(notdir $(t)))),$(t))),$(1))
-test_list := $(call chosen,$(test_programs) $(test_scripts)) $(addsuffix @scalar,$(call chosen,$(twice)))
+# They run beside each other: the longest are begun first, so that none of them is waited for alone.
+long := $(addprefix %/,attention_matrix differential kernel_check unit_session_hostile cli.sh)
+in_order = $(filter $(long),$(1)) $(filter-out $(long),$(1))
+test_list := $(call in_order,$(call chosen,$(test_programs) $(test_scripts))) \
+	$(addsuffix @scalar,$(call chosen,$(twice)))
 test_needs := $(call chosen,$(test_programs)) \
 	$(if $(strip $(call chosen,$(test_scripts))),$(needed_by_scripts)) $(if $(ONLY),,$(libraries) $(program))
 
