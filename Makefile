@@ -104,7 +104,7 @@ strict_sources := $(wildcard lib/*.c app/engine/gguf*.c app/tokenizer/*.c app/ch
 units := $(basename $(wildcard tests/unit_*.c))
 mains := $(basename $(wildcard tests/attention_matrix.c tests/chat_terminal.c tests/crash.c tests/differential.c tests/scenarios.c tests/faults.c \
 	tests/kernel_check.c tests/replay.c))
-examples := $(basename $(wildcard examples/*.c))
+examples := $(basename $(wildcard examples/*.c examples/tour/*.c))
 seeds := $(basename $(wildcard fuzz/seeds_*.c))
 fuzzers := $(patsubst fuzz/fuzz_%.c,%,$(wildcard fuzz/fuzz_*.c))
 
@@ -241,7 +241,7 @@ $(OUT)/tests/header_cxx: tests/header.cpp include/cellar.h $(OUT)/libcellar.a
 corpora := $(foreach f,$(fuzzers),$(if $(wildcard fuzz/corpus/$(f)/*),$(OUT)/fuzz/corpus_$(f)))
 test_programs := $(addprefix $(OUT)/,$(units) $(filter-out %/replay,$(mains))) $(headers) $(corpora)
 test_scripts := $(if $(filter %/replay,$(mains)),$(wildcard tests/golden.sh)) \
-	$(if $(program),$(wildcard tests/cli/cli.sh)) $(if $(examples),$(wildcard tests/examples.sh))
+	$(if $(program),$(wildcard tests/cli/cli.sh)) $(if $(examples),$(wildcard tests/examples.sh tests/embedding.sh))
 needed_by_scripts := $(program) $(addprefix $(OUT)/,$(filter %/replay,$(mains)) $(examples))
 twice := $(filter %/scenarios %/golden.sh,$(test_programs) $(test_scripts))
 chosen = $(if $(ONLY),$(foreach t,$(1),$(if $(filter $(ONLY),$(basename $(notdir $(t)))),$(t))),$(1))
@@ -277,7 +277,7 @@ lint:
 
 format:
 	clang-format -i $(wildcard include/*.h lib/*.[ch] kernels/*.[ch] app/*.[ch] app/*/*.[ch] tests/*.[ch] \
-		tests/*/*.[ch] fuzz/*.[ch] examples/*.[ch])
+		tests/*/*.[ch] fuzz/*.[ch] examples/*.[ch] examples/*/*.[ch])
 
 # Everything that can be built, run or not.
 programs: all $(programs)

@@ -307,9 +307,10 @@ typedef struct cellar_buckets {
 
 /*
  * Where the rows of a layer live, when the caller wants to say: a device's memory, huge pages, a
- * mapped file. Buffers are asked for when the memory is created or grows. With `address` not NULL
- * and returning a pointer, rows are read and written there and the other calls are not used for
- * that buffer; otherwise everything goes through them. Offsets and sizes are in bytes. false:
+ * mapped file. Buffers are asked for when the memory is created or grows. All functions but
+ * `address` must be there. With `address` not NULL and returning a pointer, rows are read and
+ * written there and the other calls are not used for that buffer; otherwise everything goes through
+ * them. Offsets and sizes are in bytes. false:
  * failed; the operation then ends with CELLAR_IO. read may run on several workers at once.
  */
 typedef struct cellar_row_store {

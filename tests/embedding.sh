@@ -1,0 +1,62 @@
+#!/bin/sh
+# docs/embedding.md shows the programs of examples/tour and what they print. This holds it to that.
+#
+#   OUT=build/<hash> tests/embedding.sh              run the programs, compare the page with them
+#   OUT=build/<hash> tests/embedding.sh --update     write the page's blocks anew
+#
+# Behind a line `<!-- file PATH -->` the page has a fenced block with that file, behind `<!-- prints NAME -->` one with
+# what examples/tour/NAME prints. The page is written anew from files and programs, and must be what it was; each
+# file of the tour must be on it. EXEC goes in front of the programs. The last line counts.
+
+set -u
+: "${OUT:?the folder of the build}"
+page=docs/embedding.md
+passed=0
+failed=0
+
+scratch=$(mktemp -d) || exit 1
+trap 'rm -rf "$scratch"' EXIT
+trap 'exit 1' HUP INT TERM
+case $OUT in /*) programs=$OUT/examples/tour ;; *) programs=$(pwd)/$OUT/examples/tour ;; esac
+
+# verdict NAME OFFENDERS: passes if there are none.
+verdict() {
+    if [ -z "$2" ]; then
+        passed=$((passed + 1))
+    else
+        echo "FAIL $1:"
+        echo "$2" | head -n 40 | sed 's/^/     /'
+        failed=$((failed + 1))
+    fi
+}
+
+for source in examples/tour/*.c; do
+    name=$(basename "$source" .c)
+    # shellcheck disable=SC2086 # EXEC is a list of words
+    problem=$(cd "$scratch" && ${EXEC-} "$programs/$name" 2>&1 >"$name.prints" || echo "ended with $?")
+    verdict "$name runs" "$problem"
+    verdict "$name is on the page with what it prints" "$(
+        grep -qxF "<!-- file $source -->" $page || echo "$page has no line: <!-- file $source -->"
+        grep -qxF "<!-- prints $name -->" $page || echo "$page has no line: <!-- prints $name -->"
+    )"
+done
+verdict "the toy model is on the page" "$(grep -qxF '<!-- file examples/tour/toy_model.h -->' $page || echo missing)"
+
+awk -v scratch="$scratch" '
+    function show(file,    line, n) {
+        while ((getline line < file) > 0) { print line; n++ }
+        if (!n) print "(nothing: " file ")"
+        close(file)
+    }
+    /^<!-- file .* -->$/ { source = $3 }
+    /^<!-- prints .* -->$/ { source = scratch "/" $3 ".prints" }
+    is_inside { if (/^```$/) { is_inside = 0; print }; next }
+    { print }
+    /^```/ && source { show(source); source = ""; is_inside = 1 }
+' $page >"$scratch/page"
+if [ "${1-}" = --update ]; then cat "$scratch/page" >$page; fi
+verdict "$page shows the programs as they are (tests/embedding.sh --update writes them)" \
+    "$(diff -u $page "$scratch/page" 2>&1)"
+
+echo "$passed passed, $failed failed, 0 skipped"
+[ "$failed" -eq 0 ]
