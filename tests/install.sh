@@ -49,7 +49,7 @@ run_make() {
 }
 try "make install DESTDIR=" run_make install
 
-for file in bin/cellar include/cellar.h lib/somewhere/libcellar.a lib/somewhere/libcellar.so \
+for file in bin/cellar include/cellar.h include/cellar.hpp lib/somewhere/libcellar.a lib/somewhere/libcellar.so \
     lib/somewhere/libcellar.so.0 lib/somewhere/pkgconfig/cellar.pc share/man/man1/cellar.1; do
     try "there is $file" test -s "$root$prefix/$file"
 done
