@@ -35,7 +35,8 @@ int main(void)
 
     /* 0 loses its middle, the dog, and asked for it can only think of the cat. */
     must(cellar_remove(memory, 0, (cellar_pos)shared, (cellar_pos)shared + 17, &error), &error);
-    toy_say(memory, 0, strcat(ann, " my dog is"), (uint32_t)strlen(ann));
+    uint32_t end = (uint32_t)strlen(ann);
+    toy_say(memory, 0, strcat(ann, " my dog is"), end);
     printf("0: %s\n", ann + shared + 17);
     cellar_destroy(memory);
     return 0;

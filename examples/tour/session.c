@@ -17,6 +17,7 @@ int main(int argc, char **argv)
     cellar_session *session;
     cellar_error error;
     char guess, text[200] = "the king has a golden ball. ";
+    uint32_t length = (uint32_t)strlen(text);
 
     must(cellar_create(&config, &evening, &error), &error);
     must(toy_read(evening, 0, text, 0, &guess, &error), &error);
@@ -35,8 +36,7 @@ int main(int argc, char **argv)
     load.facts = facts;
     load.n_facts = 2;
     must(cellar_load_session(morning, session, &load, &error), &error);
-    toy_say(morning, 0, strcat(text, "the king has"),
-            (uint32_t)strlen("the king has a golden ball. "));
+    toy_say(morning, 0, strcat(text, "the king has"), length);
     printf("%s\n", text);
 
     /* With other weights the rows would mean something else. */
