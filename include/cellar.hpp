@@ -210,9 +210,10 @@ class memory
         cellar_memory *made = nullptr;
         detail::check(cellar_create(&config, &made, &e), e);
         handle_.reset(made);
-        shapes_.reserve(config.n_layers);
+        auto all = std::make_shared<std::vector<shape>>();
         for (std::uint32_t l = 0; l < config.n_layers; l++)
-            shapes_.push_back(shape_of(config.layers[l]));
+            all->push_back(shape_of(config.layers[l]));
+        shapes_ = std::move(all);
     }
 
     cellar_memory *get() const noexcept
@@ -224,10 +225,10 @@ class memory
     struct shape {
         std::size_t q, k, v, out;
     };
-    const shape &layer(std::uint32_t number) const
+    using shapes = std::shared_ptr<const std::vector<shape>>;
+    const shapes &layers() const noexcept
     {
-        if (number >= shapes_.size()) detail::refuse("there is no layer " + std::to_string(number));
-        return shapes_[number];
+        return shapes_;
     }
 
     /* ---- sequences */
@@ -394,30 +395,35 @@ class memory
     }
 
     std::unique_ptr<cellar_memory, destroy> handle_;
-    std::vector<shape> shapes_;
+    shapes shapes_;
 };
 
 /* An open step. Leaving it without commit, by an exception say, aborts it. */
 class step
 {
   public:
-    step(memory &m, const cellar_batch &b) : memory_(&m)
+    step(memory &m, const cellar_batch &b) : handle_(m.get()), shapes_(m.layers())
     {
         cellar_error e = detail::blank();
-        detail::check(cellar_begin(m.get(), &b, &e), e);
+        begin(cellar_begin(handle_, &b, &e), e);
     }
     /* With a library, which evicts what it retains when there is no room. */
-    step(memory &m, cellar_library *library, const cellar_batch &b) : memory_(&m)
+    step(memory &m, cellar_library *library, const cellar_batch &b)
+        : handle_(m.get()), shapes_(m.layers())
     {
         cellar_error e = detail::blank();
-        detail::check(cellar_library_begin(library, &b, &e), e);
+        begin(cellar_library_begin(library, &b, &e), e);
     }
-    step(step &&other) noexcept : memory_(std::exchange(other.memory_, nullptr)) {}
+    step(step &&other) noexcept
+        : handle_(std::exchange(other.handle_, nullptr)), shapes_(std::move(other.shapes_))
+    {
+    }
     step &operator=(step &&other) noexcept
     {
         if (this != &other) {
             abort();
-            memory_ = std::exchange(other.memory_, nullptr);
+            handle_ = std::exchange(other.handle_, nullptr);
+            shapes_ = std::move(other.shapes_);
         }
         return *this;
     }
@@ -430,7 +436,7 @@ class step
 
     std::uint32_t size() const noexcept
     {
-        return memory_ ? cellar_count_ubatches(get()) : 0;
+        return handle_ ? cellar_count_ubatches(handle_) : 0;
     }
 
     cellar_ubatch ubatch(std::uint32_t number) const
@@ -444,7 +450,7 @@ class step
                view<const float> v = {})
     {
         const std::size_t n = ubatch(number).n_tokens;
-        const memory::shape &shape = memory_->layer(layer);
+        const memory::shape &shape = shape_of(layer);
         if (k.size() != n * shape.k || v.size() != n * shape.v)
             detail::refuse("layer " + std::to_string(layer) + ": k needs " +
                            std::to_string(n * shape.k) + " numbers and v " +
@@ -455,7 +461,7 @@ class step
     void attend(std::uint32_t number, std::uint32_t layer, view<const float> q, view<float> out)
     {
         const std::size_t n = ubatch(number).n_tokens;
-        const memory::shape &shape = memory_->layer(layer);
+        const memory::shape &shape = shape_of(layer);
         if (q.size() != n * shape.q || out.size() != n * shape.out)
             detail::refuse("layer " + std::to_string(layer) + ": q needs " +
                            std::to_string(n * shape.q) + " numbers and out " +
@@ -480,21 +486,32 @@ class step
     {
         cellar_error e = detail::blank();
         detail::check(cellar_commit(get(), &e), e);
-        memory_ = nullptr;
+        handle_ = nullptr;
     }
     void abort() noexcept
     {
-        if (memory_) cellar_abort(memory_->get());
-        memory_ = nullptr;
+        if (handle_) cellar_abort(handle_);
+        handle_ = nullptr;
     }
 
   private:
+    void begin(cellar_status status, cellar_error &e)
+    {
+        if (status != CELLAR_OK) handle_ = nullptr;
+        detail::check(status, e);
+    }
     cellar_memory *get() const
     {
-        if (!memory_) detail::refuse("the step has ended");
-        return memory_->get();
+        if (!handle_) detail::refuse("the step has ended");
+        return handle_;
     }
-    memory *memory_;
+    const memory::shape &shape_of(std::uint32_t layer) const
+    {
+        if (layer >= shapes_->size()) detail::refuse("there is no layer " + std::to_string(layer));
+        return (*shapes_)[layer];
+    }
+    cellar_memory *handle_; /* of the memory, which may be moved meanwhile; null: ended */
+    memory::shapes shapes_;
 };
 
 /* A step, or nothing if there are too few free cells or states. Everything else throws. */

@@ -72,6 +72,16 @@ static void test_steps()
 
     const std::array<cellar_token, 2> tokens = {1, 2};
     {
+        auto first = std::make_unique<cellar::memory>(make_memory(64));
+        cellar::step step(*first, cellar::batch(tokens));
+        const cellar::memory moved(std::move(*first));
+        first.reset();
+        const std::vector<float> rows(16);
+        step.store(0, 0, rows, rows);
+        step.commit();
+        expect(moved.sequence(0).pos_next == 2, "a memory can be moved under an open step");
+    }
+    {
         cellar::step step(memory, cellar::batch(tokens));
         expect(step.size() == 1 && step.ubatch(0).n_tokens == 2, "a step has its micro-batch");
     }
