@@ -262,7 +262,7 @@ $(if $(unknown_tests),$(error there is no test $(unknown_tests); there are: $(so
 endif
 
 check: $(test_needs) $(if $(is_default),$(if $(ONLY),,links))
-	@OUT=$(OUT) EXEC="$(EXEC)" CC="$(CC)" SANITIZE="$(SANITIZE)" SANITIZERS="$(SANITIZERS)" SHELL=/bin/sh \
+	@OUT=$(OUT) EXEC="$(EXEC)" CC="$(CC)" CXX="$(CXX)" SANITIZE="$(SANITIZE)" SANITIZERS="$(SANITIZERS)" SHELL=/bin/sh \
 		tools/run_tests.sh $(test_list) \
 		$(if $(ONLY)$(has_cxx),,'header_cxx@skip:no C++ compiler' 'header_plus@skip:no C++ compiler')
 

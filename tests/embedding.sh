@@ -1,7 +1,7 @@
 #!/bin/sh
 # docs/embedding.md shows the programs of examples/tour and what they print. This holds it to that.
 #
-#   OUT=build/<hash> tests/embedding.sh              run the programs, compare the page with them
+#   OUT=build/<hash> [CXX=c++] tests/embedding.sh    run the programs, compare the page with them
 #   OUT=build/<hash> tests/embedding.sh --update     write the page's blocks anew
 #
 # Behind a line `<!-- file PATH -->` the page has a fenced block with that file, behind `<!-- prints NAME -->` one with
@@ -13,6 +13,12 @@ set -u
 page=docs/embedding.md
 passed=0
 failed=0
+skipped=0
+
+skip() {
+    echo "skip: $1"
+    skipped=$((skipped + 1))
+}
 
 scratch=$(mktemp -d) || exit 1
 trap 'rm -rf "$scratch"' EXIT
@@ -30,11 +36,38 @@ verdict() {
     fi
 }
 
-for source in examples/tour/*.c; do
-    name=$(basename "$source" .c)
-    # shellcheck disable=SC2086 # EXEC is a list of words
-    problem=$(cd "$scratch" && ${EXEC-} "$programs/$name" 2>&1 >"$name.prints" || echo "ended with $?")
+# check SOURCE COMMAND...: run it, note what it prints.
+check() {
+    source=$1
+    name=$(basename "${source%.*}")
+    shift
+    problem=$(cd "$scratch" && "$@" 2>&1 >"$name.prints" || echo "ended with $?")
     verdict "$name runs" "$problem"
+}
+for source in examples/tour/*.c; do
+    # shellcheck disable=SC2086 # EXEC is a list of words
+    check "$source" ${EXEC-} "$programs/$(basename "$source" .c)"
+done
+# What cannot run here keeps the block that the page has.
+root=$(pwd)
+source=examples/tour/from_cpp.cpp
+# shellcheck disable=SC2086
+if ! command -v "${CXX:-c++}" >/dev/null 2>&1; then
+    skip "$source: there is no C++ compiler here"
+elif ${CXX:-c++} -std=c++17 -Wall -Wextra -Werror ${SANITIZERS-} -Iinclude -o "$scratch/from_cpp" $source "$OUT/libcellar.a" -lm; then
+    check $source ${EXEC-} "$scratch/from_cpp"
+else
+    verdict "$source compiles" "it does not"
+fi
+source=examples/tour/from_python.py
+if [ -n "${EXEC-}${SANITIZE-}" ] || ! command -v python3 >/dev/null 2>&1; then
+    skip "$source: there is no python3 here, or it would have to run in a wrapper"
+else
+    case $OUT in /*) library=$OUT/libcellar.so ;; *) library=$root/$OUT/libcellar.so ;; esac
+    check $source env CELLAR_LIBRARY="$library" PYTHONPATH="$root/python" PYTHONDONTWRITEBYTECODE=1 python3 "$root/$source"
+fi
+for source in examples/tour/*.c examples/tour/*.cpp examples/tour/*.py; do
+    name=$(basename "${source%.*}")
     verdict "$name is on the page with what it prints" "$(
         grep -qxF "<!-- file $source -->" $page || echo "$page has no line: <!-- file $source -->"
         grep -qxF "<!-- prints $name -->" $page || echo "$page has no line: <!-- prints $name -->"
@@ -43,20 +76,21 @@ done
 verdict "the toy model is on the page" "$(grep -qxF '<!-- file examples/tour/toy_model.h -->' $page || echo missing)"
 
 awk -v scratch="$scratch" '
+    # The lines of a file; 0 if there are none.
     function show(file,    line, n) {
         while ((getline line < file) > 0) { print line; n++ }
-        if (!n) print "(nothing: " file ")"
         close(file)
+        return n
     }
     /^<!-- file .* -->$/ { source = $3 }
     /^<!-- prints .* -->$/ { source = scratch "/" $3 ".prints" }
     is_inside { if (/^```$/) { is_inside = 0; print }; next }
     { print }
-    /^```/ && source { show(source); source = ""; is_inside = 1 }
+    /^```/ && source { is_inside = show(source) > 0; source = "" }
 ' $page >"$scratch/page"
 if [ "${1-}" = --update ]; then cat "$scratch/page" >$page; fi
 verdict "$page shows the programs as they are (tests/embedding.sh --update writes them)" \
     "$(diff -u $page "$scratch/page" 2>&1)"
 
-echo "$passed passed, $failed failed, 0 skipped"
+echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]
