@@ -96,7 +96,7 @@ int main(void)
     printf("remove from 14 on: %s (the last place before is %lld)\n", cellar_status_text(status),
            (long long)error.at);
     must(cellar_rewind(memory, 0, 14, &from, &error), &error);
-    printf("rewind to 14: back at %d, read \"the wood. \"[0..4) again\n", from);
+    printf("rewind to 14: back at %d, the letters from there are read again\n", from);
     read_text(memory, 0, "the ", false);
     must(cellar_visit_cells(memory, show_end, memory, &error), &error);
     cellar_destroy(memory);
