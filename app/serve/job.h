@@ -32,6 +32,14 @@ typedef struct job_bias {
     float bias; /* added to its logit; -INFINITY: never */
 } job_bias;
 
+/* One of several prompts. */
+typedef struct job_prompt {
+    const cellar_token *tokens; /* [n] */
+    size_t n;
+    uint32_t index;     /* which one */
+    bool is_text_start; /* drop the space that some models put before a text */
+} job_prompt;
+
 /* What is asked for. The job takes over what it points to: all of it malloc'ed. */
 typedef struct job_request {
     char *owner;          /* whose memory it may use, a text; never NULL */
@@ -39,7 +47,9 @@ typedef struct job_request {
     uint64_t client;      /* who asks, for a fair share */
     cellar_token *prompt; /* [n_prompt], n_prompt >= 1, all in the vocabulary */
     size_t n_prompt;
-    uint32_t n_choices; /* 1..JOB_MOST_CHOICES; choice i draws with seed + i */
+    job_prompt *prompts; /* [n_prompts] if there are several: each a part of `prompt`; NULL: one */
+    uint32_t n_prompts;
+    uint32_t n_choices; /* 1..JOB_MOST_CHOICES, as many for each prompt; its i-th draws with seed + i */
     sampler_options sampling;
     double presence_penalty,
         frequency_penalty; /* subtracted once, and for each time, it was written */
@@ -57,6 +67,12 @@ typedef struct job_request {
 } job_request;
 
 void job_request_free(job_request *request); /* what it points to */
+
+/* The prompt of a choice, and which choice of that prompt it is. */
+job_prompt job_prompt_of(const job_request *request, uint32_t choice);
+uint32_t job_choice_of_prompt(const job_request *request, uint32_t choice);
+/* The longest prompt's tokens. */
+size_t job_longest_prompt(const job_request *request);
 
 typedef struct job_probability {
     cellar_token token;
