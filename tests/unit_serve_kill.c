@@ -35,7 +35,7 @@
 
 #define N_KINDS 16u
 #define N_CLIENTS 4u
-#define N_TOKENS 8u              /* of each answer */
+#define N_TOKENS 8u                    /* of each answer */
 #define DISK_BYTES (UINT64_C(3) << 20) /* not enough for all kinds */
 
 static unsigned n_kills = 5, first_seed = 1;
@@ -228,9 +228,8 @@ static void load_until_killed(child *victim, uint64_t *random, client *total)
     client clients[N_CLIENTS];
     atomic_bool is_over = false;
     for (unsigned i = 0; i < N_CLIENTS; i++) {
-        clients[i] = (client){.its = &victim->its,
-                              .random = random_next(random),
-                              .is_over = &is_over};
+        clients[i] =
+            (client){.its = &victim->its, .random = random_next(random), .is_over = &is_over};
         assert_int_equal(pthread_create(&clients[i].thread, NULL, run_client, &clients[i]), 0);
     }
     const struct timespec moment = {.tv_nsec = (long)(20 + random_below(random, 250)) * 1000000};

@@ -64,7 +64,9 @@ static void make_kind(kind *k, unsigned talk, unsigned depth)
     for (unsigned i = 0; i < 1 + depth % 8; i++) {
         k->prompt[k->n_prompt++] = (cellar_token)(260 + random_below(&own, 250));
     }
-    k->n_limit = 60 + random_below(&own, 100); /* past the margin that admission leaves: some are set aside */
+    k->n_limit = 60 +
+                 random_below(&own,
+                              100); /* past the margin that admission leaves: some are set aside */
     k->seed = talk * 100 + depth;
     k->is_warm = depth % 2 == 1;
     k->n_choices = depth == 3 ? 2 : 1;
@@ -158,8 +160,9 @@ static char *body_of(const kind *k, size_t n_prompt, bool is_stream)
     for (size_t i = 0; i < n_prompt; i++) {
         at += sprintf(at, "%s%d", i > 0 ? "," : "", (int)k->prompt[i % k->n_prompt]);
     }
-    sprintf(at, "],\"n_predict\":%u,\"n\":%u,\"seed\":%u,\"temperature\":%s,\"stream\":%s,"
-                "\"ignore_eos\":true}",
+    sprintf(at,
+            "],\"n_predict\":%u,\"n\":%u,\"seed\":%u,\"temperature\":%s,\"stream\":%s,"
+            "\"ignore_eos\":true}",
             k->n_limit, k->n_choices, k->seed, k->is_warm ? "0.8" : "0",
             is_stream ? "true" : "false");
     return body;
@@ -199,7 +202,8 @@ static void compare(client *c, const kind *k, bool is_stream, http_answer *a)
     for (unsigned i = 0; i < k->n_choices && c->wrong[0] == '\0'; i++) {
         char *text = a->status == 200 ? text_of(a, k, i, is_stream) : NULL;
         if (text == NULL || strcmp(text, k->text[i]) != 0) {
-            snprintf(c->wrong, sizeof c->wrong, "%d, choice %u of %u: '%.150s', not '%.150s': %.150s", a->status, i, k->seed,
+            snprintf(c->wrong, sizeof c->wrong,
+                     "%d, choice %u of %u: '%.150s', not '%.150s': %.150s", a->status, i, k->seed,
                      text != NULL ? text : "", k->text[i], a->body);
         }
         free(text);
@@ -308,8 +312,7 @@ static void look_at_limits(watcher *w)
     if (c.library.ram_bytes > w->options->reuse.ram_bytes ||
         c.library.disk_bytes > w->options->reuse.disk_bytes) {
         snprintf(w->wrong, sizeof w->wrong, "%llu bytes in RAM, %llu on disk",
-                 (unsigned long long)c.library.ram_bytes,
-                 (unsigned long long)c.library.disk_bytes);
+                 (unsigned long long)c.library.ram_bytes, (unsigned long long)c.library.disk_bytes);
     }
     w->n_looks++;
 }

@@ -3,8 +3,8 @@
 #
 #   tools/nightly.sh          (make nightly)
 #
-# Ten million random operations from a seed of the day, plain and sanitized; fifty attention matrices; saves killed at 400 moments; a server under a mixed load of 6,400 requests, and one killed fifty times; every test under the address and undefined
-# sanitizers with both compilers; the core under valgrind; FUZZ seconds (3600) of fuzzing shared by the parsers. Ends
+# Ten million random operations from a seed of the day, plain and sanitized; fifty attention matrices; saves killed at 400 moments; a server
+# under a mixed load of 6,400 requests, and one killed fifty times; every test under the address and undefined sanitizers with both compilers; the core under valgrind; FUZZ seconds (3600) of fuzzing shared by the parsers. Ends
 # with totals; exit 1 if something failed.
 
 set -u

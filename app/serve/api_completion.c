@@ -113,10 +113,10 @@ static json_t *native_end(const answer *a, uint32_t choice, bool with_text)
         "content", with_text ? answer_text_of(c) : json_string(""), "stop", true, "id_slot",
         (json_int_t)its->slot, "model", a->server->model_name, "tokens_predicted",
         (json_int_t)its->n_written, "tokens_evaluated",
-        (json_int_t)job_prompt_of(&a->job->request, choice).n,
-        "generation_settings", settings_of(a), "has_new_line",
-        c->n_text > 0 && memchr(c->text, '\n', c->n_text) != NULL, "stop_type", stop_type(its),
-        "stopping_word", its->stop != NULL ? its->stop : "", "truncated", its->finish == JOB_FULL);
+        (json_int_t)job_prompt_of(&a->job->request, choice).n, "generation_settings",
+        settings_of(a), "has_new_line", c->n_text > 0 && memchr(c->text, '\n', c->n_text) != NULL,
+        "stop_type", stop_type(its), "stopping_word", its->stop != NULL ? its->stop : "",
+        "truncated", its->finish == JOB_FULL);
     (void)!json_object_set_new(made, "prompt", json_incref(echo_of(a, choice)));
     (void)!json_object_set_new(made, "tokens_cached", json_integer((json_int_t)its->n_reused));
     json_t *tokens = json_array();
@@ -289,7 +289,8 @@ static json_t *make_one_echo(const server *s, const job_prompt *its, const json_
                                                : server_text_of(s, its->tokens, its->n);
 }
 
-static json_t *make_echo(const server *s, const job_request *r, const json_t *asked, bool keeps_text)
+static json_t *make_echo(const server *s, const job_request *r, const json_t *asked,
+                         bool keeps_text)
 {
     if (r->prompts == NULL) {
         const job_prompt its = job_prompt_of(r, 0);
@@ -297,8 +298,8 @@ static json_t *make_echo(const server *s, const job_request *r, const json_t *as
     }
     json_t *all = json_array();
     for (uint32_t i = 0; i < r->n_prompts; i++) {
-        (void)!json_array_append_new(all, make_one_echo(s, &r->prompts[i],
-                                                        json_array_get(asked, i), keeps_text));
+        (void)!json_array_append_new(
+            all, make_one_echo(s, &r->prompts[i], json_array_get(asked, i), keeps_text));
     }
     return all;
 }
@@ -332,8 +333,9 @@ static void complete(server *s, http_request *request, bool is_native)
         server_reply_status(request, status, &error);
         job_request_free(&asked);
     } else {
-        json_t *echo = is_native || echoes ? make_echo(s, &asked, json_object_get(body, "prompt"), echoes)
-                                           : NULL;
+        json_t *echo = is_native || echoes
+                           ? make_echo(s, &asked, json_object_get(body, "prompt"), echoes)
+                           : NULL;
         answer_make(s, request, is_native ? &native_format : &completions_format, &asked, &wishes,
                     echo);
     }

@@ -25,6 +25,7 @@
 #include "engine/sampler.h"
 
 #define JOB_MOST_CHOICES 128u
+#define JOB_MOST_MARKS 4u
 #define JOB_MOST_PIECES 1024u /* that wait to be taken before the job is not computed any more */
 
 typedef struct job_bias {
@@ -49,7 +50,8 @@ typedef struct job_request {
     size_t n_prompt;
     job_prompt *prompts; /* [n_prompts] if there are several: each a part of `prompt`; NULL: one */
     uint32_t n_prompts;
-    uint32_t n_choices; /* 1..JOB_MOST_CHOICES, as many for each prompt; its i-th draws with seed + i */
+    uint32_t
+        n_choices; /* 1..JOB_MOST_CHOICES, as many for each prompt; its i-th draws with seed + i */
     sampler_options sampling;
     double presence_penalty,
         frequency_penalty; /* subtracted once, and for each time, it was written */
@@ -57,12 +59,15 @@ typedef struct job_request {
     size_t n_biases;
     char **stops; /* [n_stops] texts before which an answer ends, none empty */
     size_t n_stops;
-    uint64_t n_limit;   /* most tokens of a choice; UINT64_MAX: as many as fit */
-    int32_t n_top;      /* likeliest tokens to tell with each one; -1: no probabilities at all */
-    int64_t slot;       /* the slot that it has to have; -1: any */
-    bool ignore_end;    /* never choose a token that ends the text */
-    bool is_text_start; /* drop the space that some models put before a text */
-    bool starts_cold;   /* take over nothing */
+    uint64_t n_limit; /* most tokens of a choice; UINT64_MAX: as many as fit */
+    int32_t n_top;    /* likeliest tokens to tell with each one; -1: no probabilities at all */
+    size_t marks
+        [JOB_MOST_MARKS]; /* [n_marks] tokens of the prompt after which somebody may want to go on */
+    uint32_t n_marks;     /* otherwise: the beginnings of messages; for the first prompt */
+    int64_t slot;         /* the slot that it has to have; -1: any */
+    bool ignore_end;      /* never choose a token that ends the text */
+    bool is_text_start;   /* drop the space that some models put before a text */
+    bool starts_cold;     /* take over nothing */
     bool tells_progress;
 } job_request;
 

@@ -83,6 +83,12 @@ static bool is_mark(const branch *b, size_t n)
     if (n + 1 == b->n_prompt) {
         return true; /* where the next one with this prompt goes on */
     }
+    const job_request *r = &b->job->request;
+    for (uint32_t i = 0; i < r->n_marks && b->prompt == 0; i++) {
+        if (r->marks[i] == n) {
+            return true;
+        }
+    }
     for (uint32_t i = 0; i < b->n_marks; i++) {
         if (b->marks[i] == n) {
             return true;
