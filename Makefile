@@ -98,7 +98,7 @@ app_kernels := $(filter kernels/matmul_% kernels/activate_% kernels/vector_% ker
 lib_sources := $(wildcard lib/*.c) $(filter-out $(app_kernels),$(kernels))
 main_source := $(wildcard app/cli/main.c)
 app_sources := $(filter-out $(main_source),$(wildcard app/*.c app/*/*.c)) $(app_kernels) \
-	$(if $(wildcard $(BUILTIN_MODEL)),$(wildcard app/builtin_model.S))
+	$(if $(wildcard $(BUILTIN_MODEL)),$(wildcard app/builtin_model.S)) app/serve/page.S
 support_sources := $(wildcard tests/*_writer.c tests/support_*.c tests/model/*.c)
 strict_sources := $(wildcard lib/*.c app/engine/gguf*.c app/tokenizer/*.c app/chat/*.c app/serve/*.c app/template/*.c tests/*trace*.c)
 
@@ -162,7 +162,7 @@ ifneq ($(filter run test,$(MAKECMDGOALS)),)
 $(all_objects): | install-dependencies
 endif
 
-$(filter-out %/builtin_model.o,$(all_objects)): $(OUT)/%.o: %.c
+$(filter-out %/builtin_model.o %/page.o,$(all_objects)): $(OUT)/%.o: %.c
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(compile)
@@ -171,6 +171,11 @@ $(OUT)/app/builtin_model.o: app/builtin_model.S $(BUILTIN_MODEL)
 	$(call say,AS,$<)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) -DBUILTIN_MODEL='"$(BUILTIN_MODEL)"' -MMD -MP -c -o $@ $<
+
+$(OUT)/app/serve/page.o: app/serve/page.S $(wildcard app/page/*)
+	$(call say,AS,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) -MMD -MP -c -o $@ $<
 
 $(program): $(if $(wildcard app/builtin_model.S),$(BUILTIN_MODEL))
 $(BUILTIN_MODEL):
@@ -248,7 +253,7 @@ corpora := $(foreach f,$(fuzzers),$(if $(wildcard fuzz/corpus/$(f)/*),$(OUT)/fuz
 test_programs := $(addprefix $(OUT)/,$(units) $(filter-out %/replay,$(mains))) $(headers) $(corpora)
 test_scripts := $(if $(filter %/replay,$(mains)),$(wildcard tests/golden.sh)) \
 	$(if $(program),$(wildcard tests/cli/cli.sh)) $(if $(examples),$(wildcard tests/examples.sh tests/embedding.sh)) \
-	$(if $(program),$(wildcard tests/clients.sh)) $(wildcard tests/ggml.sh tests/pages.sh tests/python.sh)
+	$(if $(program),$(wildcard tests/clients.sh tests/live_page.sh tests/operation.sh)) $(wildcard tests/ggml.sh tests/pages.sh tests/python.sh)
 needed_by_scripts := $(program) $(OUT)/libcellar.so $(addprefix $(OUT)/,$(filter %/replay,$(mains)) $(examples))
 twice := $(filter %/scenarios %/golden.sh,$(test_programs) $(test_scripts))
 chosen = $(if $(ONLY),$(foreach t,$(1),$(if $(filter $(ONLY),$(basename $(notdir $(t)))),$(t))),$(1))

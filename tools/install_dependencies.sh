@@ -68,6 +68,10 @@ look() {
         has universal-ctags ctags
         has groff groff
         has python3 python3
+        # The page of `cellar serve` is tried in it; other systems call it otherwise.
+        if ! command -v chromium-browser >/dev/null 2>&1 && ! command -v google-chrome >/dev/null 2>&1; then
+            has chromium chromium
+        fi
         has cmake cmake
         has xz-utils xz
         has zsh zsh

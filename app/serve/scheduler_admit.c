@@ -165,6 +165,7 @@ static cellar_status take_over(scheduler *s, branch *b, cellar_error *error)
         b->report.source = answer.n_reused > 0 ? answer.source : JOB_SOURCE_NONE;
         b->report.reason = is_cold ? "disabled" : answer.reason;
         b->report.diverged_at = is_cold ? -1 : answer.diverged_at;
+        b->report.conversation = answer.conversation;
         b->report.wait_seconds = job_now() - b->job->made;
         s->counters.n_reused += answer.n_reused;
         count_reason(s, b);
@@ -188,6 +189,9 @@ static void let_in(scheduler *s, branch *b)
     b->is_reading = true;
     b->was_admitted = true;
     b->admitted = job_now();
+    if (b->event == 0) {
+        b->event = history_begin(s->history, b->job->request.owner, b->n_prompt, &b->report);
+    }
     s->counters.n_jobs += b->choice == 0 && b->report.n_set_aside == 0;
     s->slots[slot] = b;
     s->n_at_work++;
