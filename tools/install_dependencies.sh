@@ -67,6 +67,7 @@ look() {
         has clang-format clang-format
         has universal-ctags ctags
         has groff groff
+        has mandoc mandoc
         has python3 python3
         has cmake cmake
         has xz-utils xz
