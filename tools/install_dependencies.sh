@@ -67,6 +67,7 @@ look() {
         has clang-format clang-format
         has universal-ctags ctags
         has groff groff
+        has mandoc mandoc
         has python3 python3
         # The page of `cellar serve` is tried in it; other systems call it otherwise.
         if ! command -v chromium-browser >/dev/null 2>&1 && ! command -v google-chrome >/dev/null 2>&1; then
