@@ -112,14 +112,14 @@ static json_t *describe_sequence(const memory_map *map, const memory_map_sequenc
 
 /* ---- prompts -------------------------------------------------------------------------------- */
 
-static const char *state_of(const history_event *event)
+static const char *state_of(const timeline_event *event)
 {
     static const char *const names[] = {"running", "stop",      "stop",  "length",
                                         "length",  "cancelled", "failed"};
     return event->has_ended ? names[event->report.finish] : names[JOB_GOES_ON];
 }
 
-static json_t *describe_event(const history_event *event)
+static json_t *describe_event(const timeline_event *event)
 {
     static const char *const sources[] = {"none", "live", "ram", "disk"};
     const job_report *its = &event->report;

@@ -11,7 +11,7 @@
 #include <pthread.h>
 
 #include "serve/branch.h"
-#include "serve/history.h"
+#include "serve/timeline.h"
 #include "serve/reuse.h"
 #include "serve/scheduler.h"
 
@@ -46,7 +46,7 @@ struct scheduler {
 
     /* The thread's own. */
     reuse *reuse;
-    history *history;
+    timeline *timeline;
     branch_list waiting; /* by age; those that were set aside are older than those that come in */
     branch **slots;      /* [n_slots] at work; NULL: idle */
     uint64_t *left;      /* [n_slots] the larger, the later a branch left it; 0: never used */
