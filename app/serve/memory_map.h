@@ -9,8 +9,8 @@
 #ifndef APP_MEMORY_MAP_H
 #define APP_MEMORY_MAP_H
 
-#include "serve/timeline.h"
 #include "serve/scheduler.h"
+#include "serve/timeline.h"
 
 #define MEMORY_MAP_GROUPS 8u
 #define MEMORY_MAP_TILES 8192u /* of all groups; of one, half as many at most */

@@ -13,9 +13,9 @@
 #define APP_SCHEDULER_H
 
 #include "engine/engine.h"
-#include "serve/timeline.h"
 #include "serve/job.h"
 #include "serve/reuse.h"
+#include "serve/timeline.h"
 #include "tokenizer/tokenizer.h"
 
 typedef struct scheduler_options {

@@ -11,9 +11,9 @@
 #include <pthread.h>
 
 #include "serve/branch.h"
-#include "serve/timeline.h"
 #include "serve/reuse.h"
 #include "serve/scheduler.h"
+#include "serve/timeline.h"
 
 typedef struct errand {
     struct errand *next;

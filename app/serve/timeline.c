@@ -38,9 +38,9 @@ uint64_t timeline_begin(timeline *t, const char *owner, size_t n_prompt, const j
     const uint64_t number = ++t->n_begun;
     timeline_event *its = &t->events[number % TIMELINE_EVENTS];
     *its = (timeline_event){.number = number,
-                           .time_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000,
-                           .n_prompt = n_prompt,
-                           .report = *report};
+                            .time_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000,
+                            .n_prompt = n_prompt,
+                            .report = *report};
     memcpy(its->owner, owner, n_owner + 1);
     return number;
 }
