@@ -115,6 +115,9 @@ typedef enum job_source {
     JOB_SOURCE_DISK
 } job_source;
 
+/* As clients read it: "none", "live", "ram", "disk". */
+const char *job_source_name(job_source source);
+
 /* What became of a choice. All of it is there when the choice has ended. */
 typedef struct job_report {
     job_finish finish;
