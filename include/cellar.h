@@ -419,8 +419,9 @@ typedef struct cellar_config {
      * or just as many cells as full attention when is_window_full. The recurrent group gets for each
      * of n_sequences two times one state and those of rollback_bytes; when more sequences share it, a
      * step may keep fewer of its last states. Bytes of states are counted as they are kept: each
-     * tensor of each layer rounded up to a multiple of 64. What the engine keeps itself counts 0, so
-     * rollback_bytes and checkpoint_bytes make no room for it.
+     * tensor of each layer rounded up to a multiple of 64. What the engine keeps itself counts here as
+     * its layers describe it, so rollback_bytes and checkpoint_bytes make room for it too; the budget
+     * counts only what the library asks for.
      */
     uint32_t n_sequences; /* that grow side by side, 1..2^20; default 1 */
     bool is_window_full;

@@ -76,6 +76,7 @@ typedef struct cl_group_plan {
     uint32_t n_layers;
     uint32_t n_rows; /* kinds of rows, or tensors */
     cl_storage_layout layout;
+    cl_storage_layout engine; /* the same of what the engine keeps itself: counted, never allocated */
     uint32_t n_blocks;      /* of cells, over all pools */
     uint32_t n_cells;       /* that count, over all pools */
     uint32_t n_rollback;    /* recurrent */

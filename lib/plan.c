@@ -86,6 +86,7 @@ static cellar_status add_group(cl_plan *plan, const cellar_layer *layer, uint32_
         if (!is_recurrent) group->window = layer->window;
         group->layout.cells_a_block = is_recurrent ? 1 : CL_BLOCK;
         group->layout.kind = is_recurrent ? CELLAR_BYTES_STATES : CELLAR_BYTES_ROWS;
+        group->engine = group->layout;
     }
     plan->groups[g].n_layers++;
     if (plan->groups[g].is_external != layer->is_external)
@@ -96,12 +97,37 @@ static cellar_status add_group(cl_plan *plan, const cellar_layer *layer, uint32_
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-static bool add_states(cl_plan *plan, cl_group_plan *group, const cellar_layer *layer)
+static bool lay_out_states(cl_storage_layout *layout, const cellar_layer *layer)
 {
     cl_rows rows;
     bool fits = true;
     for (uint32_t t = 0; fits && t < layer->n_states; t++)
-        fits = cl_storage_add(&group->layout, &rows, 1, layer->state_sizes[t], CELLAR_F32, 0);
+        fits = cl_storage_add(layout, &rows, 1, layer->state_sizes[t], CELLAR_F32, 0);
+    return fits;
+}
+
+/* K and V [2] of an attention layer; those of v_in_k have no V: its `row_bytes` is 0. */
+static bool lay_out_rows(cl_storage_layout *layout, const cellar_layer *layer, uint32_t store,
+                         cl_rows rows[2])
+{
+    rows[1].row_bytes = 0;
+    return cl_storage_add(layout, &rows[0], layer->n_kv_heads, layer->k_size, layer->k_type,
+                          store) &&
+           (layer->v_in_k || cl_storage_add(layout, &rows[1], layer->n_kv_heads, layer->v_size,
+                                            layer->v_type, store));
+}
+
+/* What the engine keeps of a layer has a size too: room for checkpoints and old states follows it. */
+static bool add_external(cl_group_plan *group, const cellar_layer *layer)
+{
+    cl_rows rows[2];
+    return layer->kind == CELLAR_LAYER_RECURRENT ? lay_out_states(&group->engine, layer)
+                                                 : lay_out_rows(&group->engine, layer, 0, rows);
+}
+
+static bool add_states(cl_plan *plan, cl_group_plan *group, const cellar_layer *layer)
+{
+    bool fits = lay_out_states(&group->layout, layer);
     group->n_rows += layer->n_states;
     plan->n_rows += layer->n_states;
     return fits;
@@ -113,24 +139,18 @@ static bool add_rows(cl_plan *plan, const cellar_layer *layer, uint32_t *largest
 {
     if (layer->kind == CELLAR_LAYER_NONE) return true;
     cl_group_plan *group = &plan->groups[cl_plan_find_group(plan, layer)];
-    if (layer->kind == CELLAR_LAYER_RECURRENT)
-        return layer->is_external || add_states(plan, group, layer);
-    if (layer->k_size > *largest_k) *largest_k = layer->k_size;
-    if (layer->v_size > *largest_v) *largest_v = layer->v_size;
-    if (layer->is_external || layer->reads_layer >= 0) return true;
-    uint32_t store = cl_plan_find_store(plan, layer);
-    cl_rows k, v;
-    bool fits = cl_storage_add(&group->layout, &k, layer->n_kv_heads, layer->k_size, layer->k_type,
-                               store);
-    if (fits && k.row_bytes > *largest_row) *largest_row = k.row_bytes;
-    group->n_rows++;
-    plan->n_rows++;
-    if (layer->v_in_k) return fits;
-    fits = fits && cl_storage_add(&group->layout, &v, layer->n_kv_heads, layer->v_size,
-                                  layer->v_type, store);
-    if (fits && v.row_bytes > *largest_row) *largest_row = v.row_bytes;
-    group->n_rows++;
-    plan->n_rows++;
+    bool is_recurrent = layer->kind == CELLAR_LAYER_RECURRENT;
+    if (is_recurrent && !layer->is_external) return add_states(plan, group, layer);
+    if (!is_recurrent && layer->k_size > *largest_k) *largest_k = layer->k_size;
+    if (!is_recurrent && layer->v_size > *largest_v) *largest_v = layer->v_size;
+    if (layer->reads_layer >= 0) return true;
+    if (layer->is_external) return add_external(group, layer);
+    cl_rows rows[2];
+    bool fits = lay_out_rows(&group->layout, layer, cl_plan_find_store(plan, layer), rows);
+    for (int i = 0; fits && i < 2; i++)
+        if (rows[i].row_bytes > *largest_row) *largest_row = rows[i].row_bytes;
+    group->n_rows += layer->v_in_k ? 1 : 2;
+    plan->n_rows += layer->v_in_k ? 1 : 2;
     return fits;
 }
 
@@ -143,11 +163,13 @@ static size_t count_features(const cellar_layer *layer)
 
 /* ---- cells ----------------------------------------------------------------------------------- */
 
+/* Of one cell (or state), whoever keeps it. */
 static uint64_t cell_bytes(const cl_group_plan *group)
 {
     uint64_t bytes = 0;
     for (uint32_t s = 0; s < CL_MAX_STORES; s++)
-        bytes += group->layout.block_bytes[s] / group->layout.cells_a_block;
+        bytes += (group->layout.block_bytes[s] + group->engine.block_bytes[s]) /
+                 group->layout.cells_a_block;
     return bytes;
 }
 
@@ -171,10 +193,15 @@ static uint64_t count_checkpoints(const cellar_config *config, const cl_plan *pl
     uint64_t one = 0;
     for (uint32_t g = 0; g < plan->n_groups; g++) {
         const cl_group_plan *group = &plan->groups[g];
+        uint64_t bytes = cell_bytes(group), n_cells = 0;
         if (group->kind == CELLAR_LAYER_RECURRENT)
-            one += cell_bytes(group);
+            n_cells = 1;
         else if (group->window.kind != CELLAR_WINDOW_NONE && !config->is_window_full)
-            one += window_cells(config, group) * cell_bytes(group);
+            n_cells = window_cells(config, group);
+        /* An engine's rows are held against no limit: what does not fit here has no room. */
+        if (__builtin_mul_overflow(bytes, n_cells, &bytes) ||
+            __builtin_add_overflow(one, bytes, &one))
+            return 0;
     }
     if (one == 0) return 0;
     uint64_t n = config->checkpoint_bytes / one;
@@ -188,9 +215,8 @@ uint32_t cl_plan_pool_cells(const cellar_config *config, const cl_group_plan *gr
     if (group->window.kind == CELLAR_WINDOW_NONE || config->is_window_full) return pool_cells;
     uint64_t n_sequences = (config->n_sequences - 1) / config->n_pools + 1;
     uint64_t wanted = n_sequences * window_cells(config, group) + config->n_ubatch;
-    uint64_t one = window_cells(config, group) * cell_bytes(group);
     /* Checkpoints of this pool's share; the plan says how many there are in all. */
-    if (group->n_checkpoints > 0 && one > 0)
+    if (group->n_checkpoints > 0)
         wanted += ((group->n_checkpoints - 1) / config->n_pools + 1) * window_cells(config, group);
     return wanted < pool_cells ? (uint32_t)wanted : pool_cells;
 }

@@ -174,7 +174,7 @@ static void windows_states_and_silent_layers_add_up(void **state)
     check_agreement(&small);
 }
 
-/* Tensors of 16 and 24 floats: 64 and 96 bytes, which take 64 and 128. */
+/* Tensors of 16 and 24 floats: 64 and 96 bytes, which take 64 and 128. The engine's count alike. */
 static void states_are_counted_with_their_padding(void **state)
 {
     const struct {
@@ -193,10 +193,63 @@ static void states_are_counted_with_their_padding(void **state)
             small_open(&small);
             assert_int_equal(cellar_get_group(small.memory, 0, &info, NULL), CELLAR_OK);
             assert_int_equal(info.row_bytes, is_external ? 0 : 160);
-            assert_int_equal(info.n_free, 3 * 2 * (1 + (is_external ? 0 : cases[i].n_kept)));
+            assert_int_equal(info.n_free, 3 * 2 * (1 + cases[i].n_kept));
             small_close(&small);
         }
     }
+}
+
+/* What checkpoint_bytes adds does not depend on who keeps the rows; the bytes that are asked for do. */
+static void an_engines_rows_make_room_for_checkpoints(void **state)
+{
+    uint32_t n_cells[2], n_states[2];
+    uint64_t rows[2];
+    (void)state;
+    for (int is_external = 0; is_external < 2; is_external++) {
+        small_memory small;
+        cellar_group_info info;
+        small_init(&small, 4096);
+        small_add_attention(&small, 8)->is_external = is_external;
+        small_add_recurrent(&small)->is_external = is_external;
+        small.config.checkpoint_bytes = 65536;
+        small_open(&small);
+        assert_int_equal(cellar_get_group(small.memory, 0, &info, NULL), CELLAR_OK);
+        n_cells[is_external] = info.n_free;
+        assert_int_equal(cellar_get_group(small.memory, 1, &info, NULL), CELLAR_OK);
+        n_states[is_external] = info.n_free;
+        cellar_statistics stats;
+        assert_int_equal(cellar_stats(small.memory, &stats, NULL), CELLAR_OK);
+        rows[is_external] = stats.sizes.bytes[CELLAR_BYTES_ROWS];
+        small_close(&small);
+    }
+    assert_int_equal(n_cells[0], n_cells[1]);
+    assert_int_equal(n_states[0], n_states[1]);
+    assert_true(n_cells[1] > 8 + 8 && n_states[1] > 2); /* more than without */
+    assert_true(rows[1] < rows[0]);
+}
+
+/* As large as a configuration allows, and many of them: no byte of it is asked for. */
+static void rows_of_an_engine_have_no_limit(void **state)
+{
+    enum { LAYERS = 4096 };
+    static cellar_layer layers[LAYERS];
+    cellar_sizes sizes;
+    (void)state;
+    for (uint32_t i = 0; i < LAYERS; i++) {
+        layers[i] = cellar_layer_init();
+        layers[i].n_heads = layers[i].n_kv_heads = layers[i].k_size = layers[i].v_size = 65536;
+        layers[i].k_type = layers[i].v_type = CELLAR_F32;
+        layers[i].window = (cellar_window){CELLAR_WINDOW_STANDARD, 1u << 30, 0};
+        layers[i].is_external = true;
+    }
+    cellar_config config = cellar_config_init();
+    config.n_layers = LAYERS;
+    config.layers = layers;
+    config.n_cells = 1u << 30;
+    config.n_ubatch = 1;
+    config.checkpoint_bytes = config.rollback_bytes = UINT64_MAX;
+    assert_int_equal(cellar_measure(&config, &sizes, NULL), CELLAR_OK);
+    assert_true(sizes.bytes[CELLAR_BYTES_ROWS] < 1u << 30);
 }
 
 static void pools_and_points_add_up(void **state)
@@ -383,6 +436,8 @@ int main(void)
         cmocka_unit_test(row_types_show_and_cost_what_they_are),
         cmocka_unit_test(windows_states_and_silent_layers_add_up),
         cmocka_unit_test(states_are_counted_with_their_padding),
+        cmocka_unit_test(an_engines_rows_make_room_for_checkpoints),
+        cmocka_unit_test(rows_of_an_engine_have_no_limit),
         cmocka_unit_test(pools_and_points_add_up),
         cmocka_unit_test(rows_in_a_callers_store_are_counted_apart),
         cmocka_unit_test(rows_of_the_engine_take_nothing),
