@@ -737,7 +737,11 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_remove(cellar_memory *memory, ce
  * forgotten, then the cells are shared; no row is copied. Repeating it changes nothing; from == to
  * is no change. Positions outside the range stay. With p0 = 0 and p1 = -1 it is a fork.
  * Between pools the rows are copied, before the call returns; CELLAR_FULL if the other pool has no
- * room (windows and checkpoints give up nothing for it). CELLAR_REFUSED: a recurrent group can
+ * room. A window group without enough gives up there what `to` has in the range, then cells that no query
+ * can see any more; leaves out the oldest of what `to` itself would not see behind the copy (it counts as
+ * lost, so rewind_min of `to` can be larger than that of `from`); and gives up checkpoints at last. A copy
+ * that fails gives all of it back, but for CELLAR_IO: what a store has written over before it failed is
+ * gone, as after an abort (never what a next token sees). CELLAR_REFUSED: a recurrent group can
  * only copy a beginning, to a sequence that holds nothing outside the range, up to the end or to a
  * position whose state is kept (error->at: the largest such position <= p1, or 0). Cost: the runs
  * touched, and a counter for each cell. CELLAR_INVALID, CELLAR_BUSY, CELLAR_NO_MEMORY, CELLAR_IO.

@@ -102,6 +102,9 @@ void cl_checkpoints_cancel_planned(cl_checkpoints *checkpoints, uint32_t token);
  */
 uint32_t cl_checkpoints_least(const cl_checkpoints *checkpoints, uint32_t group, uint32_t pool);
 
+/* Forget all that something was taken from: outside of a step, what a copy took for good. */
+void cl_checkpoints_drop_suspended(cl_checkpoints *checkpoints);
+
 /* The open step takes what a checkpoint holds in a group (the caller releases it); or gives it back. */
 static inline void cl_checkpoints_suspend(cl_checkpoints *checkpoints, uint32_t checkpoint,
                                           uint32_t group)

@@ -107,8 +107,7 @@ static bool is_whole(const cl_checkpoints *checkpoints, cellar_seq seq, cellar_p
     return true;
 }
 
-/* Forget all that the step has taken from. */
-static void drop_suspended(cl_checkpoints *checkpoints)
+void cl_checkpoints_drop_suspended(cl_checkpoints *checkpoints)
 {
     for (uint32_t c = 0; c < checkpoints->n; c++) {
         if (!checkpoints->is_live[c] || checkpoints->suspended[c] == 0) continue;
@@ -188,7 +187,7 @@ static void forget_overtaken(cl_checkpoints *checkpoints, const cl_step *step)
 
 void cl_checkpoints_commit(cl_checkpoints *checkpoints, const cl_step *step)
 {
-    drop_suspended(checkpoints);
+    cl_checkpoints_drop_suspended(checkpoints);
     forget_overtaken(checkpoints, step);
     for (uint32_t i = checkpoints->n_planned; i-- > 0;)
         make_planned(checkpoints, step, i);
@@ -198,7 +197,7 @@ void cl_checkpoints_commit(cl_checkpoints *checkpoints, const cl_step *step)
 
 void cl_checkpoints_abort(cl_checkpoints *checkpoints, const cl_step *step)
 {
-    drop_suspended(checkpoints);
+    cl_checkpoints_drop_suspended(checkpoints);
     checkpoints->n_planned = 0;
     drop_empty_lists(checkpoints, step);
 }

@@ -76,7 +76,8 @@ typedef struct cl_group_plan {
     uint32_t n_layers;
     uint32_t n_rows; /* kinds of rows, or tensors */
     cl_storage_layout layout;
-    cl_storage_layout engine; /* the same of what the engine keeps itself: counted, never allocated */
+    cl_storage_layout
+        engine;             /* the same of what the engine keeps itself: counted, never allocated */
     uint32_t n_blocks;      /* of cells, over all pools */
     uint32_t n_cells;       /* that count, over all pools */
     uint32_t n_rollback;    /* recurrent */
@@ -103,6 +104,10 @@ typedef struct cl_group {
         unfinished; /* compaction: the cell where a piece that it cut goes on; 0: there is none */
     cl_stretch *copy_stretches; /* where a prepared copy to another pool will go */
     uint32_t n_copy_stretches, copy_capacity;
+    int64_t
+        copy_kept_from;  /* of the copy, what stands below is left out (sinks not); 0: nothing is */
+    uint32_t n_replaced; /* cells given up early, which the copy replaces */
+    bool has_copied; /* rows were written, and more may fail: what was given up for it is gone */
     /* the open step */
     uint32_t *cells_of;           /* [n_tokens] the cell of each token (attention) */
     cl_participant *participants; /* [n_members] */
@@ -112,6 +117,7 @@ typedef struct cl_group {
     cl_pool *old_pools;           /* [n_pools] as before the step: hints and counts */
     cl_victim *victims;
     uint32_t n_victims, victim_capacity;
+    uint32_t spared_slot; /* nothing is taken from this sequence; CL_NO_SLOT */
     cl_label *labels; /* [n_labels] of cells that were taken from victims, in the order of taking */
     uint32_t n_labels;
     bool is_written;           /* rows of the step are stored: victims cannot be given back */
@@ -190,9 +196,15 @@ cellar_status cl_group_prepare_remove(cl_group *group, cellar_seq seq, cl_range 
                                       cellar_error *error);
 void cl_group_remove(cl_group *group, cellar_seq seq, cl_range range);
 
-/* A prepare that is not followed by the copy must be cancelled. */
+/*
+ * group_copy.c: prepare, then copy the rows (which goes between pools only), then do. A prepare that is not
+ * followed by the copy must be cancelled.
+ */
 cellar_status cl_group_prepare_copy(cl_group *group, cellar_seq from, cellar_seq to, cl_range range,
                                     cellar_error *error);
+bool cl_group_can_fail_to_copy(const cl_group *group); /* such groups come first */
+cellar_status cl_group_copy_rows(cl_group *group, cellar_seq from, cl_range range,
+                                 cellar_error *error);
 void cl_group_copy(cl_group *group, cellar_seq from, cellar_seq to, cl_range range);
 void cl_group_cancel_copy(cl_group *group, cellar_seq to);
 
@@ -241,18 +253,33 @@ void cl_window_keep_label(cl_group *group, uint32_t cell);
 void cl_window_restore(cl_group *group);
 /* Cells that sequences were deprived of by the open step. */
 uint64_t cl_window_count_taken(const cl_group *group);
+/* A sequence loses what it holds before `end`, sinks apart; room for two cuts is needed. How many cells. */
+uint32_t cl_window_drop_before(cl_group *group, cl_sequence *sequence, int64_t end);
 /*
  * At a commit: where a step has given up its own tokens, what a sequence held before them goes too. Room
  * for a cut is needed.
  */
 void cl_window_drop_overrun(cl_group *group, const cl_participant *participant);
 /*
- * The same outside of a step, for what is loaded, from sequences only: give up to n cells of a pool. Then
- * either they stay given up, or they are taken back. What the last step noted is forgotten first.
- * CELLAR_NO_MEMORY.
+ * The same outside of a step, for what is loaded or copied. First what the last step noted is forgotten and
+ * room reserved for taking n cells (CELLAR_NO_MEMORY); then up to n cells of a pool are given up, of sequences
+ * only, one of which can be spared (CL_NO_SLOT: none is); the rest is returned. In the end either they stay
+ * given up, or they are taken back.
  */
 void cl_window_forget_step(cl_group *group);
-cellar_status cl_window_give_up(cl_group *group, uint32_t pool, uint32_t n, cellar_error *error);
+cellar_status cl_window_reserve_give_up(cl_group *group, uint32_t n, cellar_error *error);
+uint32_t cl_window_give_up(cl_group *group, uint32_t pool, uint32_t n, uint32_t spared);
+/* After that: what checkpoints hold of a pool. Returns how many cells are still missing. */
+uint32_t cl_window_take_checkpoints(cl_group *group, uint32_t pool, uint32_t missing);
+/* Up to n cells of a run of the spared sequence, unless it needs them. Returns how many. */
+typedef struct cl_window_cut {
+    uint32_t slot, victim;
+    int64_t bound;
+} cl_window_cut;
+cl_window_cut cl_window_start_cut(const cl_group *group, uint32_t slot);
+uint32_t cl_window_cut_oldest(cl_group *group, cl_window_cut *cut, cl_run run, uint32_t n);
+/* The first position that a sequence sees which goes on behind `end`, sinks apart. */
+int64_t cl_window_first_seen(const cl_group *group, int64_t end);
 void cl_window_keep_given_up(cl_group *group);
 void cl_window_take_back(cl_group *group);
 

@@ -155,6 +155,7 @@ static uint32_t collect(cl_group *group, uint32_t pool, candidate *heap)
     cl_run run;
     for (uint32_t slot = 0; slot < table->n_slots; slot++) {
         if (table->items[slot].id < 0 || table->items[slot].pool != pool) continue;
+        if (slot == group->spared_slot) continue;
         heap[n] = (candidate){.index = slot, .victim = NO_VICTIM};
         n += find_oldest(group, &heap[n], &run);
     }
@@ -264,24 +265,31 @@ static void give_up(cl_group *group, candidate *oldest, int64_t runner_up, uint3
     group->n_step_reclaimed += n;
 }
 
+uint32_t cl_window_drop_before(cl_group *group, cl_sequence *sequence, int64_t end)
+{
+    cl_runs *runs = &sequence->runs;
+    uint32_t first = cl_runs_cut(runs, group->window.n_sinks), last = cl_runs_cut(runs, end), n = 0;
+    for (uint32_t i = first; i < last; i++) {
+        cl_lost_add(&sequence->lost, runs->items[i].pos, cl_run_last(&runs->items[i]) + 1LL);
+        cl_cells_release(&group->sequences.cells, runs->items[i].cell, runs->items[i].len);
+        n += runs->items[i].len;
+    }
+    if (first < last) cl_runs_erase(runs, first, last);
+    cl_runs_mend(runs, first);
+    return n;
+}
+
 void cl_window_drop_overrun(cl_group *group, const cl_participant *participant)
 {
     cl_sequence *sequence = &group->sequences.table.items[participant->slot];
-    cl_runs *runs = &sequence->runs;
     int64_t n_sinks = group->window.n_sinks, end = participant->kept_from;
     if (end <= n_sinks) return;
-    uint32_t first = cl_runs_cut(runs, n_sinks); /* all that is committed stands below `end` */
-    for (uint32_t i = first; i < runs->n; i++) {
-        cl_lost_add(&sequence->lost, runs->items[i].pos, cl_run_last(&runs->items[i]) + 1LL);
-        cl_cells_release(&group->sequences.cells, runs->items[i].cell, runs->items[i].len);
-        group->n_step_reclaimed += runs->items[i].len;
-    }
+    /* All that is committed stands below `end`. */
+    group->n_step_reclaimed += cl_window_drop_before(group, sequence, INT64_MAX);
     cl_run part;
     for (uint32_t i = 0; i < participant->pending.n; i++)
         if (cl_run_clip(&participant->pending.items[i], n_sinks, end, &part))
             cl_lost_add(&sequence->lost, part.pos, cl_run_last(&part) + 1LL);
-    runs->n = first;
-    cl_runs_mend(runs, first);
 }
 
 uint64_t cl_window_count_taken(const cl_group *group)
@@ -320,17 +328,26 @@ static void reclaim_cells(cl_group *group, uint32_t pool, uint32_t goal)
     }
 }
 
-uint32_t cl_window_reclaim(cl_group *group, uint32_t pool, uint32_t missing)
+uint32_t cl_window_take_checkpoints(cl_group *group, uint32_t pool, uint32_t missing)
 {
     const cl_pool *its = &group->sequences.cells.pools[pool];
     uint32_t goal = its->n_free + missing;
-    reclaim_cells(group, pool, goal);
-    while (its->n_free < goal && group->checkpoints && group->may_reuse) {
+    while (its->n_free < goal && group->checkpoints) {
         uint32_t least = cl_checkpoints_least(group->checkpoints, group->index, pool);
         if (least == CL_NO_CHECKPOINT) break;
         cl_window_suspend(group, least);
     }
     return its->n_free < goal ? goal - its->n_free : 0;
+}
+
+uint32_t cl_window_reclaim(cl_group *group, uint32_t pool, uint32_t missing)
+{
+    const cl_pool *its = &group->sequences.cells.pools[pool];
+    uint32_t goal = its->n_free + missing;
+    reclaim_cells(group, pool, goal);
+    missing = its->n_free < goal ? goal - its->n_free : 0;
+    return missing > 0 && group->may_reuse ? cl_window_take_checkpoints(group, pool, missing)
+                                           : missing;
 }
 
 /* ---- room to write it down, and giving back -------------------------------------------------- */
@@ -474,14 +491,42 @@ void cl_window_forget_step(cl_group *group)
     group->n_step_reclaimed = 0;
 }
 
-cellar_status cl_window_give_up(cl_group *group, uint32_t pool, uint32_t n, cellar_error *error)
+cellar_status cl_window_reserve_give_up(cl_group *group, uint32_t n, cellar_error *error)
 {
-    uint32_t goal = group->sequences.cells.pools[pool].n_free + n;
-    cl_step nobody = {.n_tokens = goal};
-    CL_TRY(cl_window_reserve(group, &nobody, error));
+    cl_step nobody = {.n_tokens = n};
     group->may_reuse = false; /* no step is open */
+    return cl_window_reserve(group, &nobody, error);
+}
+
+uint32_t cl_window_give_up(cl_group *group, uint32_t pool, uint32_t n, uint32_t spared)
+{
+    const cl_pool *its = &group->sequences.cells.pools[pool];
+    uint32_t goal = its->n_free + n;
+    group->spared_slot = spared;
     reclaim_cells(group, pool, goal);
-    return CELLAR_OK;
+    group->spared_slot = CL_NO_SLOT;
+    return its->n_free < goal ? goal - its->n_free : 0;
+}
+
+int64_t cl_window_first_seen(const cl_group *group, int64_t end)
+{
+    return end > 0 ? cl_window_first(&group->window, next_query(group, end - 1)) : 0;
+}
+
+cl_window_cut cl_window_start_cut(const cl_group *group, uint32_t slot)
+{
+    return (cl_window_cut){slot, NO_VICTIM, bound_of_sequence(group, slot)};
+}
+
+uint32_t cl_window_cut_oldest(cl_group *group, cl_window_cut *cut, cl_run run, uint32_t n)
+{
+    cl_run part;
+    if (!cl_run_clip(&run, run.pos, cut->bound, &part)) return 0;
+    if (n > part.len) n = part.len;
+    cut_sequence(group, cut->slot, part, n, &cut->victim);
+    cl_cells_release(&group->sequences.cells, part.cell, n);
+    group->n_step_reclaimed += n;
+    return n;
 }
 
 void cl_window_keep_given_up(cl_group *group)

@@ -143,6 +143,17 @@ cellar_status cellar_rewind(cellar_memory *memory, cellar_seq seq, cellar_pos n,
 
 /* ---- copy, keep, clear ----------------------------------------------------------------------- */
 
+/* First where a store can fail: once the others are written, nothing does. */
+static cellar_status copy_rows(cellar_memory *memory, cellar_seq from, cl_range range,
+                               cellar_error *error)
+{
+    for (int pass = 0; pass < 2; pass++)
+        for (uint32_t g = 0; g < memory->n_groups; g++)
+            if (cl_group_can_fail_to_copy(&memory->groups[g]) == (pass == 0))
+                CL_TRY(cl_group_copy_rows(&memory->groups[g], from, range, error));
+    return CELLAR_OK;
+}
+
 cellar_status cellar_copy(cellar_memory *memory, cellar_seq from, cellar_seq to, cellar_pos p0,
                           cellar_pos p1, cellar_error *error)
 {
@@ -167,13 +178,16 @@ cellar_status cellar_copy(cellar_memory *memory, cellar_seq from, cellar_seq to,
     }
     if (status == CELLAR_OK && is_shared)
         status = cl_checkpoints_prepare_copy(&memory->checkpoints, from, to, range, error);
+    if (status == CELLAR_OK && is_far) status = copy_rows(memory, from, range, error);
     if (status != CELLAR_OK) {
         while (g-- > 0)
             cl_group_cancel_copy(&memory->groups[g], to);
+        if (is_far) cl_checkpoints_drop_suspended(&memory->checkpoints);
         return status;
     }
     for (g = 0; g < memory->n_groups; g++)
         cl_group_copy(&memory->groups[g], from, to, range);
+    if (is_far) cl_checkpoints_drop_suspended(&memory->checkpoints); /* those that made room */
     if (is_shared) cl_checkpoints_copy(&memory->checkpoints, from, to, range);
     int64_t unchanged = is_shared ? range.p1 : range.p0;
     if (unchanged < INT64_MAX) cl_checkpoints_forget(&memory->checkpoints, to, unchanged);

@@ -141,7 +141,8 @@ static cellar_status make_room(cl_load *load, uint32_t g, uint32_t part, cellar_
     cl_landing *landing = &load->landings[index];
     CL_TRY(collect(load, g, part, error));
     if (cl_group_has_window(landing->group) && count_missing(landing) > 0) {
-        CL_TRY(cl_window_give_up(landing->group, landing->pool, count_missing(landing), error));
+        CL_TRY(cl_window_reserve_give_up(landing->group, landing->n_cells, error));
+        (void)cl_window_give_up(landing->group, landing->pool, count_missing(landing), CL_NO_SLOT);
         load->has_reclaimed = true;
     }
     if (count_missing(landing) > 0) {

@@ -337,3 +337,10 @@ bool cl_storage_copy(const cl_storage *storage, uint32_t to, uint32_t from, uint
     }
     return true;
 }
+
+bool cl_storage_has_addresses(const cl_storage *storage)
+{
+    for (uint32_t i = 0; i < storage->n_chunks * storage->n_stores; i++)
+        if (storage->buffers[i].buffer && !storage->buffers[i].address) return false;
+    return true;
+}

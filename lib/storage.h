@@ -142,6 +142,9 @@ const float *cl_storage_read(const cl_storage *storage, const cl_rows *rows,
 void cl_storage_prefetch(const cl_storage *storage, const cl_rows *rows, uint32_t head,
                          uint32_t cell, uint32_t n);
 
+/* Has every row an address? Then nothing that is done to rows can fail. */
+bool cl_storage_has_addresses(const cl_storage *storage);
+
 /* Copy all rows of n cells; the two stretches do not overlap. False: a store failed. */
 bool cl_storage_copy(const cl_storage *storage, uint32_t to, uint32_t from, uint32_t n);
 

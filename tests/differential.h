@@ -137,6 +137,7 @@ typedef struct round_permit {
     bool gave_up_together;                       /* tokens that share a position */
     bool is_short_of_states;                     /* older ones of the step may not be kept */
     cellar_seq returned;                         /* a sequence that was cut at its end; -1 */
+    cellar_seq copied_to;                        /* from another pool; -1 */
     bool must_continue;                          /* and it must be able to go on from there */
     cellar_pos next_before[ROUND_SEQUENCES + 1]; /* by name */
     uint32_t n_before[ROUND_SEQUENCES + 1];      /* entries; a step puts its own behind them */

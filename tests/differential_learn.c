@@ -94,7 +94,10 @@ static bool judge_loss(diff_round *r, const model_sequence *sequence, uint32_t g
     bool is_overrun = false;
     for (uint32_t j = i + 1; j < sequence->n && r->permit.is_commit; j++)
         is_overrun |= j >= n_before && !(now[j] >> g & 1);
-    if (!is_own && !is_overrun && memory_model_sees(group, r->permit.next_before[index], entry))
+    /* A copy between pools goes on elsewhere than its sequence did before. */
+    bool is_copy = r->permit.copied_to == name;
+    if (!is_own && !is_overrun && !is_copy &&
+        memory_model_sees(group, r->permit.next_before[index], entry))
         return round_fail(r, "sequence %d group %u gave up position %d, which an abort needs", name,
                           g, entry->pos);
     for (uint32_t j = 0; j < i; j++)

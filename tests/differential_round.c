@@ -249,6 +249,7 @@ static void do_copy(diff_round *r)
     memory_model_plain_range(p0, p1, &first, &end);
     bool is_far = memory_model_pool(&r->model, from) != memory_model_pool(&r->model, to);
     if (is_far) permit_copy(r, from, to, first, end);
+    if (is_far) r->permit.copied_to = to;
     memory_model_do_copy(&r->model, from, to, p0, p1);
     r->permit.returned = to;
     if (!is_far) return;
@@ -533,7 +534,7 @@ static cellar_pos last_behind(const model_sequence *sequence)
 static void prepare(diff_round *r)
 {
     memset(&r->permit, 0, sizeof r->permit);
-    r->permit.returned = -1;
+    r->permit.returned = r->permit.copied_to = -1;
     for (uint32_t s = 0; s < r->n_names; s++) {
         const model_sequence *sequence = memory_model_sequence(&r->model, r->names[s]);
         r->permit.next_before[s] = last_behind(sequence);

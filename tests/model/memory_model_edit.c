@@ -148,14 +148,75 @@ static uint32_t count_alone(const memory_model *model, uint32_t g, const model_s
     return n;
 }
 
-static bool has_checkpoints(const memory_model *model)
+/*
+ * Where the target will go on, and how many entries of each half its window lets it see there: those that
+ * are copied, and those of its own outside the range.
+ */
+typedef struct model_halves {
+    uint32_t n_copied, n_own;
+} model_halves;
+
+static model_halves count_seen(const memory_model *model, uint32_t g, const model_sequence *source,
+                               const model_sequence *target, int64_t from, int64_t to)
 {
-    for (uint32_t s = 0; s < model->n_sequences; s++)
-        if (model->sequences[s].n_checkpoints > 0) return true;
-    return false;
+    int64_t last = -1;
+    model_halves n = {0, 0};
+    for (int pass = 0; pass < 2; pass++) {
+        for (uint32_t i = 0; i < source->n; i++) {
+            const model_entry *entry = &source->entries[i];
+            if (!is_in(entry, from, to)) continue;
+            if (pass == 0 && entry->pos > last) last = entry->pos;
+            bool is_seen = memory_model_sees(&model->groups[g], last + 1, entry) ||
+                           (model->has_points && memory_model_sees(&model->groups[g], last, entry));
+            n.n_copied += pass == 1 && is_seen && (entry->held >> g & 1);
+        }
+        for (uint32_t i = 0; i < target->n; i++) {
+            const model_entry *entry = &target->entries[i];
+            if (is_in(entry, from, to)) continue;
+            if (pass == 0 && entry->pos > last) last = entry->pos;
+            bool is_seen = memory_model_sees(&model->groups[g], last + 1, entry) ||
+                           (model->has_points && memory_model_sees(&model->groups[g], last, entry));
+            n.n_own += pass == 1 && is_seen && (entry->held >> g & 1);
+        }
+    }
+    return n;
 }
 
-/* Between pools rows are copied: is there room? Nothing is given up for it. */
+/* Cells of the target that nobody else holds, that its next token sees, and that are replaced: they go first. */
+static uint32_t count_replaced(const memory_model *model, uint32_t g, const model_sequence *target,
+                               int64_t from, int64_t to)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < target->n; i++) {
+        const model_entry *entry = &target->entries[i];
+        int64_t last = target->entries[target->n - 1].pos;
+        bool is_alone = (entry->held >> g & 1) && model->groups[g].slots[entry->slot[g]].refs == 1;
+        bool is_seen = memory_model_sees(&model->groups[g], last + 1, entry) ||
+                       (model->has_points && memory_model_sees(&model->groups[g], last, entry));
+        n += is_in(entry, from, to) && is_alone && is_seen;
+    }
+    return n;
+}
+
+/* Behind a window only what next queries see, now and after the copy, is in the way. */
+static uint32_t window_verdict(const memory_model *model, uint32_t g, uint32_t pool,
+                               const model_sequence *source, const model_sequence *target,
+                               int64_t from, int64_t to)
+{
+    const model_group *group = &model->groups[g];
+    uint32_t needed = memory_model_count_needed(model, g, pool);
+    model_halves seen = count_seen(model, g, source, target, from, to);
+    uint32_t replaced = count_replaced(model, g, target, from, to);
+    if (needed + seen.n_copied + seen.n_own <= group->capacity[pool] + replaced)
+        return MODEL_MAY(CELLAR_OK);
+    /* With points two answers are counted as needed, of which one may do. */
+    replaced = count_in(target, from, to);
+    if (!model->has_points && needed + seen.n_copied > group->most[pool] + replaced)
+        return MODEL_MAY(CELLAR_FULL);
+    return MODEL_MAY(CELLAR_OK) | MODEL_MAY(CELLAR_FULL);
+}
+
+/* Between pools rows are copied: is there room? */
 static model_verdict judge_copy_room(const memory_model *model, const model_sequence *source,
                                      const model_sequence *target, int64_t from, int64_t to)
 {
@@ -167,16 +228,24 @@ static model_verdict judge_copy_room(const memory_model *model, const model_sequ
         for (uint32_t i = 0; i < source->n; i++)
             n += is_in(&source->entries[i], from, to) && (source->entries[i].held >> g & 1);
         bool is_window = group->window.kind != CELLAR_WINDOW_NONE;
-        bool is_pinned = is_window && has_checkpoints(model); /* by how many cells is not known */
-        uint32_t used = memory_model_count_used(model, g, p);
-        if (n == 0 || (used + n <= group->capacity[p] && !is_pinned)) continue;
+        uint32_t used = memory_model_count_used(model, g, p), allowed;
+        if (n == 0 || (used + n <= group->capacity[p] && !is_window)) continue;
+        if (is_window) {
+            allowed = window_verdict(model, g, p, source, target, from, to);
+        } else {
+            allowed = MODEL_MAY(CELLAR_OK) | MODEL_MAY(CELLAR_FULL);
+            if (group->kind == CELLAR_LAYER_ATTENTION &&
+                used + n > group->most[p] + count_alone(model, g, target, from, to) &&
+                count_alone(model, g, source, from, to) == n)
+                allowed = MODEL_MAY(CELLAR_FULL);
+        }
+        if (allowed == MODEL_MAY(CELLAR_OK)) continue;
         verdict.at = MODEL_AT_UNSAID;
-        verdict.allowed |= MODEL_MAY(CELLAR_FULL);
-        if (group->kind == CELLAR_LAYER_ATTENTION &&
-            used + n > group->most[p] + count_alone(model, g, target, from, to) &&
-            count_alone(model, g, source, from, to) == n)
-            verdict.allowed = MODEL_MAY(CELLAR_FULL);
-        if (verdict.allowed == MODEL_MAY(CELLAR_FULL)) return verdict;
+        verdict.allowed |= allowed;
+        if (allowed == MODEL_MAY(CELLAR_FULL)) {
+            verdict.allowed = allowed;
+            return verdict;
+        }
     }
     return verdict;
 }
