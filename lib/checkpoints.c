@@ -221,21 +221,24 @@ cellar_status cl_checkpoints_make(cl_checkpoints *checkpoints, cellar_seq seq, c
 {
     if (checkpoints->n == 0 || cl_checkpoints_has_one_at(checkpoints, seq, n)) return CELLAR_OK;
     CL_TRY(cl_checkpoints_reserve_list(checkpoints, seq, 1, error));
-    uint32_t checkpoint = cl_checkpoints_free_slot(checkpoints, true);
+    bool is_in_use;
+    uint32_t checkpoint = cl_checkpoints_choose_slot(checkpoints, &is_in_use);
     cellar_status status = CELLAR_OK;
     if (checkpoint == CL_NO_CHECKPOINT)
         status = cl_error_set(error, CELLAR_FULL, CELLAR_REASON_NO_CELLS, 1,
                               "no room for a checkpoint of sequence %d", (int)seq);
-    else
+    else /* what another still holds there stays, its lists only become longer */
         status = reserve_pins(checkpoints, checkpoint, seq, error);
     if (status != CELLAR_OK) {
         uint32_t slot = cl_sequence_table_find(&checkpoints->sequences.table, seq);
         cl_sequences_drop_if_empty(&checkpoints->sequences, slot);
         return status;
     }
+    if (is_in_use) cl_checkpoints_drop_everywhere(checkpoints, checkpoint);
     cl_checkpoints_take_slot(checkpoints, checkpoint, n);
     cl_checkpoints_fill(checkpoints, checkpoint, seq, n);
     (void)cl_checkpoints_add(checkpoints, seq, n, checkpoint);
+    cl_checkpoints_drop_empty_lists(checkpoints);
     return CELLAR_OK;
 }
 

@@ -35,6 +35,7 @@ typedef struct cl_checkpoints {
     uint32_t *suspended; /* [n] bit g: the open step took what it holds in group g */
     uint32_t interval;   /* make one every so many positions; 0: only when told */
     uint64_t n_dropped;  /* for want of room, ever */
+    bool has_empty_lists; /* of sequences that have lost their last one */
     /* those that the open step will make if it is committed, from its end backwards */
     uint32_t *planned;      /* [n] tokens after which they stand */
     cl_runs *planned_lists; /* [n][n_groups] room for what they will hold */
@@ -136,8 +137,10 @@ bool cl_checkpoints_has_one_at(const cl_checkpoints *checkpoints, cellar_seq seq
 cellar_status cl_checkpoints_reserve_list(cl_checkpoints *checkpoints, cellar_seq seq,
                                           uint32_t n_more, cellar_error *error);
 
-/* A free slot, made by forgetting the cheapest checkpoint if that is allowed; CL_NO_CHECKPOINT. */
-uint32_t cl_checkpoints_free_slot(cl_checkpoints *checkpoints, bool may_drop);
+/* A free slot; CL_NO_CHECKPOINT: there is none. */
+uint32_t cl_checkpoints_free_slot(cl_checkpoints *checkpoints);
+/* The same, or that of the cheapest checkpoint (*is_in_use), which has to be dropped before it is taken. */
+uint32_t cl_checkpoints_choose_slot(cl_checkpoints *checkpoints, bool *is_in_use);
 
 /* Count a new checkpoint's first holder; fill in what it holds of a sequence (the lists have room). */
 void cl_checkpoints_take_slot(cl_checkpoints *checkpoints, uint32_t checkpoint, cellar_pos n);
@@ -148,8 +151,12 @@ void cl_checkpoints_fill(cl_checkpoints *checkpoints, uint32_t checkpoint, cella
 bool cl_checkpoints_add(cl_checkpoints *checkpoints, cellar_seq seq, cellar_pos n,
                         uint32_t checkpoint);
 
-/* Take one out of every list; give back what those without holders hold. */
+/*
+ * Take one out of every list, for want of room; give back what those without holders hold. Lists that become
+ * empty stay until the second is called.
+ */
 void cl_checkpoints_drop_everywhere(cl_checkpoints *checkpoints, uint32_t checkpoint);
+void cl_checkpoints_drop_empty_lists(cl_checkpoints *checkpoints);
 void cl_checkpoints_collect(cl_checkpoints *checkpoints);
 
 static inline const cl_pin *cl_checkpoints_pin(const cl_checkpoints *checkpoints,

@@ -85,6 +85,7 @@ static void drop_empty_lists(cl_checkpoints *checkpoints, const cl_step *step)
         cl_sequences_drop_if_empty(
             &checkpoints->sequences,
             cl_sequence_table_find(&checkpoints->sequences.table, step->members[m].id));
+    cl_checkpoints_drop_empty_lists(checkpoints);
 }
 
 cellar_status cl_checkpoints_reserve(cl_checkpoints *checkpoints, const cl_step *step,
@@ -107,13 +108,18 @@ static bool is_whole(const cl_checkpoints *checkpoints, cellar_seq seq, cellar_p
     return true;
 }
 
+/* Forget all that the step has taken from. */
+static void drop_suspended(cl_checkpoints *checkpoints)
+{
+    for (uint32_t c = 0; c < checkpoints->n; c++)
+        if (checkpoints->is_live[c] && checkpoints->suspended[c] != 0)
+            cl_checkpoints_drop_everywhere(checkpoints, c);
+}
+
 void cl_checkpoints_drop_suspended(cl_checkpoints *checkpoints)
 {
-    for (uint32_t c = 0; c < checkpoints->n; c++) {
-        if (!checkpoints->is_live[c] || checkpoints->suspended[c] == 0) continue;
-        cl_checkpoints_drop_everywhere(checkpoints, c);
-        checkpoints->n_dropped++;
-    }
+    drop_suspended(checkpoints);
+    cl_checkpoints_drop_empty_lists(checkpoints);
 }
 
 /* The step's lists have the room that was reserved: give them to the slot. */
@@ -153,8 +159,10 @@ static void make_planned(cl_checkpoints *checkpoints, const cl_step *step, uint3
     cellar_seq first = step->members[step->member_of[begin]].id;
     if (!is_whole(checkpoints, first, n) || cl_checkpoints_has_one_at(checkpoints, first, n))
         return;
-    uint32_t checkpoint = cl_checkpoints_free_slot(checkpoints, true);
+    bool is_in_use;
+    uint32_t checkpoint = cl_checkpoints_choose_slot(checkpoints, &is_in_use);
     if (checkpoint == CL_NO_CHECKPOINT) return;
+    if (is_in_use) cl_checkpoints_drop_everywhere(checkpoints, checkpoint);
     cl_checkpoints_take_slot(checkpoints, checkpoint, n);
     exchange_lists(checkpoints, i, checkpoint);
     cl_checkpoints_fill(checkpoints, checkpoint, first, n);
@@ -187,7 +195,7 @@ static void forget_overtaken(cl_checkpoints *checkpoints, const cl_step *step)
 
 void cl_checkpoints_commit(cl_checkpoints *checkpoints, const cl_step *step)
 {
-    cl_checkpoints_drop_suspended(checkpoints);
+    drop_suspended(checkpoints);
     forget_overtaken(checkpoints, step);
     for (uint32_t i = checkpoints->n_planned; i-- > 0;)
         make_planned(checkpoints, step, i);
@@ -197,7 +205,7 @@ void cl_checkpoints_commit(cl_checkpoints *checkpoints, const cl_step *step)
 
 void cl_checkpoints_abort(cl_checkpoints *checkpoints, const cl_step *step)
 {
-    cl_checkpoints_drop_suspended(checkpoints);
+    drop_suspended(checkpoints);
     checkpoints->n_planned = 0;
     drop_empty_lists(checkpoints, step);
 }

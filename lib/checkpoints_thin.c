@@ -84,7 +84,10 @@ uint32_t cl_checkpoints_least(const cl_checkpoints *checkpoints, uint32_t group,
     return choose_least(checkpoints, group, pool);
 }
 
-/* Take a checkpoint out of every list. Lists have room for a cut: see add_to_list. */
+/*
+ * Take a checkpoint out of every list. Lists have room for a cut: see add_to_list. Those that become empty
+ * stay, since somebody may have reserved room in them for what comes next.
+ */
 void cl_checkpoints_drop_everywhere(cl_checkpoints *checkpoints, uint32_t checkpoint)
 {
     cl_sequence_table *table = &checkpoints->sequences.table;
@@ -95,25 +98,37 @@ void cl_checkpoints_drop_everywhere(cl_checkpoints *checkpoints, uint32_t checkp
             const cl_run *run = &sequence->runs.items[r];
             if (checkpoint < run->cell || checkpoint >= run->cell + run->len) continue;
             int64_t pos = run->pos + (int64_t)(checkpoint - run->cell);
-            cl_sequences_remove(&checkpoints->sequences, sequence->id, (cl_range){pos, pos + 1});
+            cl_sequences_empty(&checkpoints->sequences, slot, (cl_range){pos, pos + 1});
+            checkpoints->has_empty_lists |= sequence->runs.n == 0;
             break;
         }
     }
     cl_checkpoints_collect(checkpoints);
+    checkpoints->n_dropped++;
 }
 
-/* A free slot, made by forgetting the cheapest checkpoint if need be; CL_NO_CHECKPOINT: none. */
-uint32_t cl_checkpoints_free_slot(cl_checkpoints *checkpoints, bool may_drop)
+void cl_checkpoints_drop_empty_lists(cl_checkpoints *checkpoints)
+{
+    if (!checkpoints->has_empty_lists) return;
+    for (uint32_t slot = 0; slot < checkpoints->sequences.table.n_slots; slot++)
+        if (checkpoints->sequences.table.items[slot].id >= 0)
+            cl_sequences_drop_if_empty(&checkpoints->sequences, slot);
+    checkpoints->has_empty_lists = false;
+}
+
+uint32_t cl_checkpoints_free_slot(cl_checkpoints *checkpoints)
 {
     cl_cells *cells = &checkpoints->sequences.cells;
-    if (cells->n_free == 0) {
-        uint32_t least = may_drop ? choose_least(checkpoints, UINT32_MAX, 0) : CL_NO_CHECKPOINT;
-        if (least == CL_NO_CHECKPOINT) return CL_NO_CHECKPOINT;
-        cl_checkpoints_drop_everywhere(checkpoints, least);
-        checkpoints->n_dropped++;
-    }
+    if (cells->n_free == 0) return CL_NO_CHECKPOINT;
     cl_request request = {0, 0, CL_NO_CELL, 1};
     cl_stretch stretch;
     (void)cl_placement_choose(cells, &request, &stretch);
     return stretch.cell;
+}
+
+uint32_t cl_checkpoints_choose_slot(cl_checkpoints *checkpoints, bool *is_in_use)
+{
+    uint32_t slot = cl_checkpoints_free_slot(checkpoints);
+    *is_in_use = slot == CL_NO_CHECKPOINT;
+    return *is_in_use ? choose_least(checkpoints, UINT32_MAX, 0) : slot;
 }

@@ -85,7 +85,7 @@ static void take_slots(cl_load *load, uint32_t part)
             cl_arriving_checkpoint *checkpoint = cl_load_checkpoint(load, part,
                                                                     from->marks[m].checkpoint);
             if (checkpoint->slot != CL_NO_CHECKPOINT) continue;
-            uint32_t slot = checkpoints->n > 0 ? cl_checkpoints_free_slot(checkpoints, false)
+            uint32_t slot = checkpoints->n > 0 ? cl_checkpoints_free_slot(checkpoints)
                                                : CL_NO_CHECKPOINT;
             if (slot == CL_NO_CHECKPOINT) {
                 count_left_out(load, checkpoint);
