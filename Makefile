@@ -104,7 +104,7 @@ strict_sources := $(wildcard lib/*.c app/engine/gguf*.c app/tokenizer/*.c app/ch
 units := $(basename $(wildcard tests/unit_*.c))
 mains := $(basename $(wildcard tests/attention_matrix.c tests/chat_terminal.c tests/crash.c tests/differential.c tests/scenarios.c tests/faults.c \
 	tests/kernel_check.c tests/replay.c))
-examples := $(basename $(wildcard examples/*.c))
+examples := $(basename $(wildcard examples/*.c examples/tour/*.c))
 seeds := $(basename $(wildcard fuzz/seeds_*.c))
 fuzzers := $(patsubst fuzz/fuzz_%.c,%,$(wildcard fuzz/fuzz_*.c))
 
@@ -224,7 +224,7 @@ links: $(libraries) $(program)
 
 has_cxx := $(shell command -v $(CXX) 2>/dev/null)
 headers := $(if $(wildcard tests/header.c),$(OUT)/tests/header_c) \
-	$(if $(wildcard tests/header.cpp),$(if $(has_cxx),$(OUT)/tests/header_cxx))
+	$(if $(wildcard tests/header.cpp),$(if $(has_cxx),$(OUT)/tests/header_cxx $(OUT)/tests/header_plus))
 header_flags = -Iinclude -pedantic -Wall -Wextra -Werror $(CFLAGS) $(SANITIZERS) $(LDFLAGS)
 
 $(OUT)/tests/header_c: tests/header.c include/cellar.h $(OUT)/libcellar.a
@@ -237,15 +237,25 @@ $(OUT)/tests/header_cxx: tests/header.cpp include/cellar.h $(OUT)/libcellar.a
 	@mkdir -p $(@D)
 	$(Q)$(CXX) -std=c++11 $(header_flags) -o $@ $< $(OUT)/libcellar.a -lm
 
+$(OUT)/tests/header_plus: tests/header_plus.cpp include/cellar.hpp include/cellar.h $(OUT)/libcellar.a
+	$(call say,CXX,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CXX) -std=c++17 -Wshadow $(header_flags) -o $@ $< $(OUT)/libcellar.a -lm
+
 # What the tests run, in order. `@scalar` runs a program a second time with CELLAR_CPU=scalar.
 corpora := $(foreach f,$(fuzzers),$(if $(wildcard fuzz/corpus/$(f)/*),$(OUT)/fuzz/corpus_$(f)))
 test_programs := $(addprefix $(OUT)/,$(units) $(filter-out %/replay,$(mains))) $(headers) $(corpora)
 test_scripts := $(if $(filter %/replay,$(mains)),$(wildcard tests/golden.sh)) \
-	$(if $(program),$(wildcard tests/cli/cli.sh)) $(if $(examples),$(wildcard tests/examples.sh))
-needed_by_scripts := $(program) $(addprefix $(OUT)/,$(filter %/replay,$(mains)) $(examples))
+	$(if $(program),$(wildcard tests/cli/cli.sh)) $(if $(examples),$(wildcard tests/examples.sh tests/embedding.sh)) \
+	$(wildcard tests/ggml.sh tests/pages.sh tests/python.sh)
+needed_by_scripts := $(program) $(OUT)/libcellar.so $(addprefix $(OUT)/,$(filter %/replay,$(mains)) $(examples))
 twice := $(filter %/scenarios %/golden.sh,$(test_programs) $(test_scripts))
 chosen = $(if $(ONLY),$(foreach t,$(1),$(if $(filter $(ONLY),$(basename $(notdir $(t)))),$(t))),$(1))
-test_list := $(call chosen,$(test_programs) $(test_scripts)) $(addsuffix @scalar,$(call chosen,$(twice)))
+# They run beside each other: the longest are begun first, so that none of them is waited for alone.
+long := $(addprefix %/,attention_matrix differential kernel_check unit_session_hostile cli.sh)
+in_order = $(filter $(long),$(1)) $(filter-out $(long),$(1))
+test_list := $(call in_order,$(call chosen,$(test_programs) $(test_scripts))) \
+	$(addsuffix @scalar,$(call chosen,$(twice)))
 test_needs := $(call chosen,$(test_programs)) \
 	$(if $(strip $(call chosen,$(test_scripts))),$(needed_by_scripts)) $(if $(ONLY),,$(libraries) $(program))
 
@@ -256,8 +266,9 @@ $(if $(unknown_tests),$(error there is no test $(unknown_tests); there are: $(so
 endif
 
 check: $(test_needs) $(if $(is_default),$(if $(ONLY),,links))
-	@OUT=$(OUT) EXEC="$(EXEC)" SHELL=/bin/sh tools/run_tests.sh $(test_list) \
-		$(if $(ONLY)$(has_cxx),,'header_cxx@skip:no C++ compiler')
+	@OUT=$(OUT) EXEC="$(EXEC)" CC="$(CC)" CXX="$(CXX)" SANITIZE="$(SANITIZE)" SANITIZERS="$(SANITIZERS)" SHELL=/bin/sh \
+		tools/run_tests.sh $(test_list) \
+		$(if $(ONLY)$(has_cxx),,'header_cxx@skip:no C++ compiler' 'header_plus@skip:no C++ compiler')
 
 test: check
 
@@ -276,8 +287,8 @@ lint:
 	@tools/lint.sh
 
 format:
-	clang-format -i $(wildcard include/*.h lib/*.[ch] kernels/*.[ch] app/*.[ch] app/*/*.[ch] tests/*.[ch] \
-		tests/*/*.[ch] fuzz/*.[ch] examples/*.[ch])
+	clang-format -i $(wildcard include/*.h include/*.hpp lib/*.[ch] kernels/*.[ch] app/*.[ch] app/*/*.[ch] tests/*.[ch] \
+		tests/*/*.[ch] fuzz/*.[ch] examples/*.[ch] examples/*/*.[ch])
 
 # Everything that can be built, run or not.
 programs: all $(programs)
@@ -313,7 +324,7 @@ install: all
 	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/include" "$(DESTDIR)$(LIBDIR)/pkgconfig" \
 		"$(DESTDIR)$(PREFIX)/share/man/man1"
 	install -m 755 $(OUT)/cellar "$(DESTDIR)$(PREFIX)/bin/cellar"
-	install -m 644 include/cellar.h "$(DESTDIR)$(PREFIX)/include/cellar.h"
+	install -m 644 include/cellar.h include/cellar.hpp "$(DESTDIR)$(PREFIX)/include"
 	install -m 644 $(OUT)/libcellar.a "$(DESTDIR)$(LIBDIR)/libcellar.a"
 	install -m 755 $(OUT)/libcellar.so.$(VERSION) "$(DESTDIR)$(LIBDIR)/libcellar.so.$(VERSION)"
 	ln -sf libcellar.so.$(VERSION) "$(DESTDIR)$(LIBDIR)/libcellar.so.$(SOVERSION)"
@@ -325,6 +336,7 @@ install: all
 
 uninstall:
 	rm -f "$(DESTDIR)$(PREFIX)/bin/cellar" "$(DESTDIR)$(PREFIX)/include/cellar.h" \
+		"$(DESTDIR)$(PREFIX)/include/cellar.hpp" \
 		"$(DESTDIR)$(LIBDIR)/libcellar.a" "$(DESTDIR)$(LIBDIR)/libcellar.so.$(VERSION)" \
 		"$(DESTDIR)$(LIBDIR)/libcellar.so.$(SOVERSION)" "$(DESTDIR)$(LIBDIR)/libcellar.so" \
 		"$(DESTDIR)$(LIBDIR)/pkgconfig/cellar.pc" "$(DESTDIR)$(PREFIX)/share/man/man1/cellar.1"

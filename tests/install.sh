@@ -4,7 +4,8 @@
 #   OUT=build/<hash> CC=cc tests/install.sh          (make installcheck)
 #
 # The program is compiled in a folder of its own with nothing but what pkg-config says, once against the
-# shared and once against the static library (and once as C++), and has to remember and forget some tokens.
+# shared and once against the static library (and as C++, plain and through
+# cellar.hpp), and has to remember and forget some tokens.
 # Then everything is uninstalled and nothing may be left. The last line counts; exit 1 if something failed.
 
 set -u
@@ -49,7 +50,7 @@ run_make() {
 }
 try "make install DESTDIR=" run_make install
 
-for file in bin/cellar include/cellar.h lib/somewhere/libcellar.a lib/somewhere/libcellar.so \
+for file in bin/cellar include/cellar.h include/cellar.hpp lib/somewhere/libcellar.a lib/somewhere/libcellar.so \
     lib/somewhere/libcellar.so.0 lib/somewhere/pkgconfig/cellar.pc share/man/man1/cellar.1; do
     try "there is $file" test -s "$root$prefix/$file"
 done
@@ -92,6 +93,30 @@ int main(void)
 END
 cp "$scratch/foreign.c" "$scratch/foreign_too.cpp"
 
+cat >"$scratch/wrapped.cpp" <<'END'
+#include <cellar.hpp>
+#include <cstdio>
+
+int main()
+{
+    cellar_layer layer = cellar_layer_init();
+    layer.n_heads = layer.n_kv_heads = 1;
+    layer.k_size = layer.v_size = 8;
+    cellar_config config = cellar_config_init();
+    config.n_layers = 1;
+    config.layers = &layer;
+    config.n_cells = 64;
+    cellar::memory memory(config);
+    const std::vector<cellar_token> tokens = {1, 2};
+    const std::vector<float> rows(16, 0.5f);
+    cellar::step step(memory, cellar::batch(tokens));
+    step.store(0, 0, rows, rows);
+    step.commit();
+    std::printf("cellar %s\n", cellar_version());
+    return memory.sequence(0).pos_next == 2 ? 0 : 1;
+}
+END
+
 if command -v pkg-config >/dev/null 2>&1; then
     export PKG_CONFIG_PATH="$root$libdir/pkgconfig"
     export PKG_CONFIG_SYSROOT_DIR="$root"
@@ -121,6 +146,8 @@ cd "$scratch" || exit 1
     if command -v "$CXX" >/dev/null 2>&1; then
         try "compiles as C++" $CXX -std=c++11 $sanitizers $flags -o as_cxx foreign_too.cpp $libs
         try "runs as C++" env LD_LIBRARY_PATH="$root$libdir" ./as_cxx
+        try "compiles with cellar.hpp" $CXX -std=c++17 $sanitizers $flags -o wrapped wrapped.cpp $libs
+        try "runs with cellar.hpp" env LD_LIBRARY_PATH="$root$libdir" ./wrapped
     else
         skip "there is no C++ compiler here"
     fi

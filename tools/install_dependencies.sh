@@ -67,6 +67,11 @@ look() {
         has clang-format clang-format
         has universal-ctags ctags
         has groff groff
+        has python3 python3
+        # Debian's numpy is for Debian's python.
+        if ! python3 -c 'import numpy' >/dev/null 2>&1 && ! /usr/bin/python3 -c 'import numpy' >/dev/null 2>&1; then
+            missing="$missing python3-numpy"
+        fi
         if [ "$(uname -m)" != aarch64 ]; then
             has gcc-aarch64-linux-gnu aarch64-linux-gnu-gcc
             has qemu-user-static qemu-aarch64-static

@@ -63,8 +63,10 @@ cellar_status bench_read_list(const char *name, const char *text, uint32_t least
 
 void bench_print_machine(const machine_description *m)
 {
-    printf("machine    %s, %" PRIu32 " processor%s, %.1f GiB, %s\n", m->processor, m->n_processors,
-           m->n_processors == 1 ? "" : "s", (double)m->memory / (1 << 30), m->system);
+    /* Names are others' and may be of any length; a line is not. */
+    printf("machine    %.50s, %" PRIu32 " processor%s\n", m->processor, m->n_processors,
+           m->n_processors == 1 ? "" : "s");
+    printf("system     %.50s, %.1f GiB\n", m->system, (double)m->memory / (1 << 30));
     printf("build      cellar %s, %s, kernels %s\n", m->version, m->compiler, m->kernels);
 }
 

@@ -182,6 +182,9 @@ static bool open_edit(chat_line *line)
 static chat_line_result edit_line(chat_line *line)
 {
     el_resize(line->edit);
+    /* Before the prompt is seen: what is typed at once would else go through the terminal's own line editing, where
+       Ctrl-C throws away what was typed before it. */
+    el_set(line->edit, EL_PREP_TERM, 1);
     int n = 0;
     const char *typed = el_gets(line->edit, &n);
     if (line->is_interrupted) {

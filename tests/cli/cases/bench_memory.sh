@@ -1,6 +1,6 @@
 # Every operation has its row, every world its column, and no figure is missing or nothing.
 cellar bench memory -c 4096 -s 1,3 -r 1 >text
-sed -e 's/^\(machine\|build\) .*/\1/' text | cut -c 1-31 | sed -e '/^attention/,$s/  *[0-9.]* [mu]s//' -e 's/ *$//'
+sed -e 's/^\(machine\|system\|build\) .*/\1/' text | cut -c 1-31 | sed -e '/^attention/,$s/  *[0-9.]* [mu]s//' -e 's/ *$//'
 sed -n '/^sequences/,/^attention/p' text | awk '/^  [a-z(]/ && !/written/ && / 0 / { print "nothing: " $0 }'
 awk 'length > 80 { print "too wide: " $0 }' text
 # Six columns are two blocks; in turns there are only those of more than one.

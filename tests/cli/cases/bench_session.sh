@@ -1,7 +1,7 @@
 # Saving and loading: every figure is there with what it is held against, and the folder is left as it was.
 mkdir folder
 cellar bench session --size 2 -r 1 -t 1 --folder folder >text
-sed -e 's/^\(machine\|build\) .*/\1/' -e '/ MB/!s/\([0-9.]*\) *[0-9.]* [mu]s *[0-9.]*/\1/' -e 's/ [0-9.]* of / of /' text
+sed -e 's/^\(machine\|system\|build\) .*/\1/' -e '/ MB/!s/\([0-9.]*\) *[0-9.]* [mu]s *[0-9.]*/\1/' -e 's/ [0-9.]* of / of /' text
 TMPDIR=folder cellar bench session --size 1 -r 2 -t 2 --json >json
 grep -c '"bytes_per_second"' json
 grep -c '"ratio"' json
