@@ -64,8 +64,8 @@ static cellar_status fork_part(cellar_library *library, const cl_prefix_entry *e
     if (cl_prefix_places_keeps_all(memory))
         return cellar_copy(memory, entry->seq, name, (cellar_pos)from, (cellar_pos)to, error);
     if (from > 0)
-        CL_FAIL(error, CELLAR_INVALID, from,
-                "with windows or states a part begins at 0, not at %u", from);
+        CL_FAIL(error, CELLAR_INVALID, from, "with windows or states a part begins at 0, not at %u",
+                from);
     uint32_t can = cl_prefix_places_ask(memory, entry->seq, to, NULL);
     if (can != to)
         CL_FAIL_BECAUSE(error, CELLAR_REFUSED, CELLAR_REASON_NONE, can,

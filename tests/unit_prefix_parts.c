@@ -216,19 +216,28 @@ static void a_damaged_part_changes_nothing(void **state)
         await_text(&b, kind, &plain);
         bytes *part = &parts[0];
         const size_t size = part->n;
+        uint32_t n_harmless = 0;
         for (size_t i = 0; i < size; i += 7) {
             part->at[i] ^= 0x40;
             uint32_t n = 1;
             const cellar_status status = supply(&b, part, &n);
-            assert_true(status == CELLAR_CORRUPT || status == CELLAR_UNSUPPORTED ||
-                        status == CELLAR_MISMATCH);
-            assert_int_equal(n, 0);
+            if (status == CELLAR_OK) { /* the zeros between sections belong to none */
+                world_expect(&b, 0, text, n);
+                n_harmless++;
+                forget_it(&b);
+                assert_int_equal(world_attach(&b, &plain, 0, text, TEXT).reused, 0);
+            } else {
+                assert_true(status == CELLAR_CORRUPT || status == CELLAR_UNSUPPORTED ||
+                            status == CELLAR_MISMATCH);
+                assert_int_equal(n, 0);
+            }
             part->at[i] ^= 0x40;
             part->n = i;
             assert_int_equal(supply(&b, part, &n), CELLAR_CORRUPT);
             part->n = size;
         }
         world_check(&b);
+        assert_true(n_harmless * 7 < 64 * 8);
         uint32_t n;
         must(supply(&b, part, &n));
         world_expect(&b, 0, text, n);
