@@ -187,7 +187,7 @@ json_t *answer_timings(const answer *a)
 
 static const char *source_name(job_source source)
 {
-    static const char *const names[] = {"none", "live", "ram", "disk"};
+    static const char *const names[] = {"none", "live", "ram", "disk", "shared"};
     return names[source];
 }
 

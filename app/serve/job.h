@@ -91,7 +91,8 @@ typedef enum job_source {
     JOB_SOURCE_NONE,
     JOB_SOURCE_LIVE,
     JOB_SOURCE_RAM,
-    JOB_SOURCE_DISK
+    JOB_SOURCE_DISK,
+    JOB_SOURCE_SHARED
 } job_source;
 
 /* What became of a choice. All of it is there when the choice has ended. */

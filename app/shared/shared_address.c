@@ -68,8 +68,8 @@ static bool read_place(const char *from, size_t n, shared_address *out)
     const char *port = end == NULL ? from + n : is_bracketed ? end + 1 : end;
     const size_t skip = is_bracketed ? 1 : 0, n_port = (size_t)(from + n - port);
     uint32_t number = out->port;
-    if (n_port > 0 &&
-        (port[0] != ':' || !read_number(port + 1, n_port - 1, UINT16_MAX, &number) || number == 0)) {
+    if (n_port > 0 && (port[0] != ':' || !read_number(port + 1, n_port - 1, UINT16_MAX, &number) ||
+                       number == 0)) {
         return false;
     }
     out->port = (uint16_t)number;

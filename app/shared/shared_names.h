@@ -11,7 +11,7 @@
 #include "cellar.h"
 #include "shared/sha256.h"
 
-#define SHARED_BLOCK 64u                               /* tokens */
+#define SHARED_BLOCK 64u                                 /* tokens */
 #define SHARED_KEY_BYTES (7u + 2u + 16u + 1u + 64u + 1u) /* of a key in the store, with its NUL */
 
 typedef struct shared_name {

@@ -13,12 +13,12 @@
 #include "shared/shared_nodes.h"
 #include "shared/shared_store.h"
 
-#define SHARED_TAG_DIGITS 16u        /* between the braces of a key, which begin behind "cellar:" */
-#define SHARED_IDLE_SECONDS 2.0      /* in which nothing comes: the store is gone */
+#define SHARED_TAG_DIGITS 16u   /* between the braces of a key, which begin behind "cellar:" */
+#define SHARED_IDLE_SECONDS 2.0 /* in which nothing comes: the store is gone */
 #define SHARED_MOST_VALUE ((size_t)1 << 30)
-#define SHARED_MOST_FETCHES 256u     /* that wait */
-#define SHARED_MOST_WRITES 65536u    /* that wait, whatever their size */
-#define SHARED_KNOWN 32768u          /* names that are remembered */
+#define SHARED_MOST_FETCHES 256u  /* that wait */
+#define SHARED_MOST_WRITES 65536u /* that wait, whatever their size */
+#define SHARED_KNOWN 32768u       /* names that are remembered */
 #define SHARED_KNOWN_SECONDS 600.0
 
 /* Whether a store can be used: closed until it fails, then open for a while that doubles. */
@@ -63,13 +63,14 @@ struct shared_store {
 
     pthread_mutex_t lock; /* of all below */
     pthread_cond_t changed;
-    bool is_closed; /* nothing more is taken */
+    bool is_closed;  /* nothing more is taken */
+    bool wants_room; /* somebody was told that there is none */
     shared_fetch *fetches, *last_fetch;
     unsigned n_fetches;
     uint64_t fetched_bytes; /* held by fetches */
     shared_write *writes, *last_write;
     shared_breaker reading, writing;
-    double probed;       /* when it was last tried although it seemed slow */
+    double probed;        /* when it was last tried although it seemed slow */
     uint64_t value_bytes; /* of the last value */
     shared_counters counters;
     shared_known known[SHARED_KNOWN];

@@ -42,9 +42,8 @@ static cellar_status ask(reading *r, const char *verb, size_t at, size_t n)
         .until = f->until, .idle = SHARED_IDLE_SECONDS, .stop = &r->store->is_stopping};
     for (size_t i = 0; i < n; i++) {
         shared_names_write(&f->first, &f->names[at + i], r->keys[i].key);
-        r->commands[i] = (shared_command){.n = 2,
-                                          .parts = {verb, r->keys[i].key},
-                                          .sizes = {strlen(verb), SHARED_KEY_BYTES - 1}};
+        r->commands[i] = (shared_command){
+            .n = 2, .parts = {verb, r->keys[i].key}, .sizes = {strlen(verb), SHARED_KEY_BYTES - 1}};
     }
     return shared_nodes_run(r->nodes, r->keys[0].key + strlen("cellar:{"), SHARED_TAG_DIGITS,
                             r->commands, n, &wait, SHARED_IDLE_SECONDS, r->replies, &r->error);
@@ -171,7 +170,8 @@ static cellar_status get_values(reading *r, size_t first, size_t end)
         }
         const bool goes_on = take_values(r, at, n);
         if (seconds > 0 && r->fetch->bytes > had) {
-            r->bytes_per_second = mix(r->bytes_per_second, (double)(r->fetch->bytes - had) / seconds);
+            r->bytes_per_second = mix(r->bytes_per_second,
+                                      (double)(r->fetch->bytes - had) / seconds);
         }
         if (!goes_on) {
             return CELLAR_OK;

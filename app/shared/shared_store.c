@@ -114,7 +114,8 @@ static cellar_status prepare(shared_store *store, cellar_error *error)
     cellar_status status = shared_address_read(o->address, &store->login.address, error);
     if (status == CELLAR_OK && o->password != NULL && store->login.address.password[0] == '\0') {
         if (strlen(o->password) >= sizeof store->login.address.password) {
-            return report(error, CELLAR_INVALID, -1, "the password of the shared store is too long");
+            return report(error, CELLAR_INVALID, -1,
+                          "the password of the shared store is too long");
         }
         memcpy(store->login.address.password, o->password, strlen(o->password) + 1);
     }
@@ -245,8 +246,7 @@ static bool is_worth_it(shared_store *store, size_t n, double seconds)
 static bool may_fetch(shared_store *store, size_t n, bool wants_longest, double until)
 {
     const double now = job_now();
-    if (store->is_closed || now < store->reading.until ||
-        store->n_fetches == SHARED_MOST_FETCHES ||
+    if (store->is_closed || now < store->reading.until || store->n_fetches == SHARED_MOST_FETCHES ||
         store->fetched_bytes >= store->options.most_bytes) {
         store->counters.n_refused++;
         return false;
@@ -264,7 +264,7 @@ shared_fetch *shared_store_fetch(shared_store *store, const shared_name *first,
 {
     pthread_mutex_lock(&store->lock);
     shared_fetch *f = n > 0 && may_fetch(store, n, wants_longest, until) ? calloc(1, sizeof *f)
-                                                                        : NULL;
+                                                                         : NULL;
     if (f != NULL && (f->names = malloc(n * sizeof *names)) == NULL) {
         free(f);
         f = NULL;
@@ -334,6 +334,7 @@ bool shared_store_takes(shared_store *store, size_t size)
 {
     pthread_mutex_lock(&store->lock);
     const bool takes = has_room(store, size);
+    store->wants_room = store->wants_room || !takes;
     pthread_mutex_unlock(&store->lock);
     return takes;
 }

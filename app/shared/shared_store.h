@@ -13,13 +13,15 @@
 #include "shared/shared_names.h"
 
 typedef struct shared_store_options {
-    const char *address;    /* redis://... */
-    const char *password;   /* if the address has none; NULL: none */
-    const char *ca_file;    /* for TLS; NULL: the system's authorities */
-    uint64_t most_bytes;    /* that were fetched and not taken yet; a quarter as many wait to be written */
+    const char *address;  /* redis://... */
+    const char *password; /* if the address has none; NULL: none */
+    const char *ca_file;  /* for TLS; NULL: the system's authorities */
+    uint64_t
+        most_bytes; /* that were fetched and not taken yet; a quarter as many wait to be written */
     uint32_t expire_seconds; /* after which the store may forget a value, >= 1 */
     bool logs;               /* when the store goes and comes back, to stderr */
-    void (*wake)(void *context); /* called, on another thread, when a fetch has ended; NULL: nobody */
+    void (*wake)(
+        void *context); /* called, on another thread, when a fetch has ended; NULL: nobody */
     void *context;
 } shared_store_options;
 
@@ -34,7 +36,7 @@ typedef struct shared_counters {
     uint64_t n_failures; /* times that the store could not be used */
     uint64_t queued_bytes;
     uint32_t n_queued;
-    bool reads, writes; /* now: the breakers are closed */
+    bool reads, writes;               /* now: the breakers are closed */
     double latency, bytes_per_second; /* as last measured; 0: not yet */
 } shared_counters;
 

@@ -9,7 +9,8 @@
 
 #include "report.h"
 
-#if !defined(CELLAR_NO_SHARED) && __has_include(<openssl/ssl.h>) && __has_include(<openssl/opensslconf.h>)
+#if !defined(CELLAR_NO_SHARED) &&                                                                  \
+    __has_include(<openssl/ssl.h>) && __has_include(<openssl/opensslconf.h>)
 
 #include <arpa/inet.h>
 #include <limits.h>

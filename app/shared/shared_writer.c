@@ -43,8 +43,8 @@ static void choose(writing *w)
     w->n = 0;
     for (shared_write *its = w->store->writes; its != NULL && w->n < MOST_TOGETHER;
          its = its->next) {
-        const bool is_other = w->n > 0 && memcmp(&its->first, &w->batch[0]->first,
-                                                 sizeof its->first) != 0;
+        const bool is_other = w->n > 0 &&
+                              memcmp(&its->first, &w->batch[0]->first, sizeof its->first) != 0;
         if (is_other || (w->n > 0 && bytes + its->size > MOST_TOGETHER_BYTES)) {
             return;
         }
@@ -74,15 +74,13 @@ static shared_command make_command(const writing *w, size_t i, bool is_there)
             .n = 2, .parts = {"DEL", w->keys[i]}, .sizes = {3, SHARED_KEY_BYTES - 1}};
     }
     if (is_there) {
-        return (shared_command){
-            .n = 3,
-            .parts = {"EXPIRE", w->keys[i], w->seconds},
-            .sizes = {6, SHARED_KEY_BYTES - 1, strlen(w->seconds)}};
+        return (shared_command){.n = 3,
+                                .parts = {"EXPIRE", w->keys[i], w->seconds},
+                                .sizes = {6, SHARED_KEY_BYTES - 1, strlen(w->seconds)}};
     }
-    return (shared_command){
-        .n = 5,
-        .parts = {"SET", w->keys[i], its->bytes, "EX", w->seconds},
-        .sizes = {3, SHARED_KEY_BYTES - 1, its->size, 2, strlen(w->seconds)}};
+    return (shared_command){.n = 5,
+                            .parts = {"SET", w->keys[i], its->bytes, "EX", w->seconds},
+                            .sizes = {3, SHARED_KEY_BYTES - 1, its->size, 2, strlen(w->seconds)}};
 }
 
 /* One of the replies is a refusal: that is the status of them all. */
@@ -234,6 +232,12 @@ void *shared_writer_run(void *argument)
         const cellar_status status = write_batch(w, &n_written, &bytes);
         pthread_mutex_lock(&store->lock);
         judge(w, status, n_written, bytes);
+        if (status == CELLAR_OK && store->wants_room && store->options.wake != NULL) {
+            store->wants_room = false;
+            pthread_mutex_unlock(&store->lock);
+            store->options.wake(store->options.context);
+            pthread_mutex_lock(&store->lock);
+        }
     }
     pthread_mutex_unlock(&store->lock);
     shared_nodes_destroy(nodes);
