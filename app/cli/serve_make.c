@@ -151,8 +151,11 @@ static cellar_status read_shared_key(serve_parts *p, cellar_error *error)
     while (n > 0 && (text.text[n - 1] == '\n' || text.text[n - 1] == '\r')) {
         n--;
     }
-    p->shared_secret = n > 0 ? strndup(text.text, n) : NULL;
-    p->n_shared_secret = p->shared_secret != NULL ? n : 0;
+    p->shared_secret = n > 0 ? malloc(n) : NULL; /* any bytes */
+    if (p->shared_secret != NULL) {
+        memcpy(p->shared_secret, text.text, n);
+        p->n_shared_secret = n;
+    }
     prompt_free(&text);
     return p->shared_secret != NULL
                ? CELLAR_OK
