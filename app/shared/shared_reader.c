@@ -94,51 +94,52 @@ static bool is_session(const shared_reply *reply)
     return is_whole;
 }
 
-static void free_replies(reading *r, size_t first, size_t n)
-{
-    for (size_t i = first; i < n; i++) {
-        free(r->replies[i].bytes);
-        r->replies[i].bytes = NULL;
-    }
-}
-
-/* Take n replies over. false: one is missing or damaged, or there is no room for more. */
-static bool take_values(reading *r, size_t at, size_t n)
+/* With the lock: a value becomes the fetch's. false: there is no room for more. */
+static bool take_value(reading *r, size_t at, shared_reply *reply)
 {
     shared_fetch *f = r->fetch;
     shared_store *store = r->store;
+    if (store->fetched_bytes + reply->size > store->options.most_bytes) {
+        return false;
+    }
+    f->values[f->n_values++] = (shared_value){reply->bytes, reply->size};
+    f->bytes += reply->size;
+    store->fetched_bytes += reply->size;
+    store->counters.n_read++;
+    store->counters.bytes_read += reply->size;
+    store->value_bytes = reply->size;
+    shared_store_know(store, &f->names[at], true);
+    reply->bytes = NULL;
+    return true;
+}
+
+/*
+ * Take n replies over. false: one is missing or damaged, or there is no room for more. Those behind a damaged one are
+ * of no use, but are looked at, so that all that is damaged goes at once.
+ */
+static bool take_values(reading *r, size_t at, size_t n)
+{
+    shared_fetch *f = r->fetch;
+    bool goes_on = true;
     for (size_t i = 0; i < n; i++) {
         shared_reply *reply = &r->replies[i];
-        if (reply->kind == SHARED_NOTHING) { /* it went in between */
-            free_replies(r, i, n);
-            return false;
+        const bool is_there = reply->kind != SHARED_NOTHING; /* else it went in between */
+        const bool is_whole = is_there && is_session(reply);
+        if (is_there && !is_whole) {
+            shared_store_reject(r->store, &f->first, &f->names[at + i]);
         }
-        const bool is_whole = is_session(reply);
-        if (!is_whole) {
-            shared_store_reject(store, &f->first, &f->names[at + i]);
-            free_replies(r, i, n);
-            return false;
+        r->value_bytes = is_whole ? reply->size : r->value_bytes;
+        if (goes_on && is_whole) {
+            pthread_mutex_lock(&r->store->lock);
+            goes_on = take_value(r, at + i, reply);
+            pthread_mutex_unlock(&r->store->lock);
+        } else {
+            goes_on = false;
         }
-        pthread_mutex_lock(&store->lock);
-        const bool has_room = store->fetched_bytes + reply->size <= store->options.most_bytes;
-        if (has_room) {
-            f->values[f->n_values++] = (shared_value){reply->bytes, reply->size};
-            f->bytes += reply->size;
-            store->fetched_bytes += reply->size;
-            store->counters.n_read++;
-            store->counters.bytes_read += reply->size;
-            store->value_bytes = reply->size;
-            shared_store_know(store, &f->names[at + i], true);
-        }
-        pthread_mutex_unlock(&store->lock);
-        r->value_bytes = reply->size;
-        if (!has_room) {
-            free_replies(r, i, n);
-            return false;
-        }
+        free(reply->bytes);
         reply->bytes = NULL;
     }
-    return true;
+    return goes_on;
 }
 
 static size_t choose_batch(const reading *r)
