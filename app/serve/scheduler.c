@@ -132,7 +132,6 @@ static void count_memory(scheduler *s)
     }
     s->counters.library = reuse_statistics(s->reuse);
     s->counters.has_shared = s->sharing != NULL;
-    s->counters.shared = sharing_count(s->sharing);
     s->counters.n_at_work = s->n_at_work;
     s->counters.n_waiting = s->waiting.n;
 }
@@ -475,8 +474,9 @@ void scheduler_close(scheduler *s)
 scheduler_counters scheduler_count(scheduler *s)
 {
     pthread_mutex_lock(&s->lock);
-    const scheduler_counters counters = s->published;
+    scheduler_counters counters = s->published;
     pthread_mutex_unlock(&s->lock);
+    counters.shared = sharing_count(s->sharing); /* it changes while the thread sleeps */
     return counters;
 }
 

@@ -66,6 +66,7 @@ bool sharing_wants_mark(const sharing *s, size_t n, size_t n_prompt);
 /* So many seconds for what waits, at the end. */
 void sharing_drain(sharing *s, double seconds);
 
+/* From any thread. */
 shared_counters sharing_count(sharing *s);
 
 #endif /* APP_SHARING_H */
