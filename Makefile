@@ -249,12 +249,12 @@ corpora := $(foreach f,$(fuzzers),$(if $(wildcard fuzz/corpus/$(f)/*),$(OUT)/fuz
 test_programs := $(addprefix $(OUT)/,$(units) $(filter-out %/replay,$(mains))) $(headers) $(corpora)
 test_scripts := $(if $(filter %/replay,$(mains)),$(wildcard tests/golden.sh)) \
 	$(if $(program),$(wildcard tests/cli/cli.sh)) $(if $(examples),$(wildcard tests/examples.sh tests/embedding.sh)) \
-	$(wildcard tests/ggml.sh tests/pages.sh tests/python.sh)
+	$(wildcard tests/ggml.sh tests/pages.sh tests/python.sh) $(if $(filter yes,$(SHARED)),$(wildcard tests/shared_tier.sh))
 needed_by_scripts := $(program) $(OUT)/libcellar.so $(addprefix $(OUT)/,$(filter %/replay,$(mains)) $(examples))
 twice := $(filter %/scenarios %/golden.sh,$(test_programs) $(test_scripts))
 chosen = $(if $(ONLY),$(foreach t,$(1),$(if $(filter $(ONLY),$(basename $(notdir $(t)))),$(t))),$(1))
 # They run beside each other: the longest are begun first, so that none of them is waited for alone.
-long := $(addprefix %/,attention_matrix differential kernel_check unit_session_hostile cli.sh)
+long := $(addprefix %/,attention_matrix differential kernel_check unit_session_hostile cli.sh shared_tier.sh)
 in_order = $(filter $(long),$(1)) $(filter-out $(long),$(1))
 test_list := $(call in_order,$(call chosen,$(test_programs) $(test_scripts))) \
 	$(addsuffix @scalar,$(call chosen,$(twice)))

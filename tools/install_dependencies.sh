@@ -71,6 +71,13 @@ look() {
         has clang-format clang-format
         has universal-ctags ctags
         has groff groff
+        has curl curl
+        if [ "${SHARED:-yes}" = yes ]; then
+            has redis-server redis-server
+            has haproxy haproxy
+            has openssl openssl
+            has iproute2 ip
+        fi
         has python3 python3
         # Debian's numpy is for Debian's python.
         if ! python3 -c 'import numpy' >/dev/null 2>&1 && ! /usr/bin/python3 -c 'import numpy' >/dev/null 2>&1; then
