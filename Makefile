@@ -1,4 +1,5 @@
-# Cellar: build, test, install. GNU make 4.3 or newer; one file, no configure, no recursion.
+# Cellar: build and test; packaging/packaging.mk, which is included, installs and packs. GNU make 4.3 or newer; no
+# configure, no recursion.
 #
 #   make                       the program and both libraries
 #   make run                   install what is missing, build, tell a story
@@ -99,7 +100,7 @@ app_kernels := $(filter kernels/matmul_% kernels/activate_% kernels/vector_% ker
 lib_sources := $(wildcard lib/*.c) $(filter-out $(app_kernels),$(kernels))
 main_source := $(wildcard app/cli/main.c)
 app_sources := $(filter-out $(main_source),$(wildcard app/*.c app/*/*.c)) $(app_kernels) \
-	$(if $(wildcard $(BUILTIN_MODEL)),$(wildcard app/builtin_model.S))
+	$(if $(wildcard $(BUILTIN_MODEL)),$(wildcard app/builtin_model.S)) app/serve/page.S
 support_sources := $(wildcard tests/*_writer.c tests/support_*.c tests/model/*.c)
 strict_sources := $(wildcard lib/*.c app/engine/gguf*.c app/tokenizer/*.c app/chat/*.c app/serve/*.c app/shared/*.c app/template/*.c tests/*trace*.c)
 
@@ -163,7 +164,7 @@ ifneq ($(filter run test,$(MAKECMDGOALS)),)
 $(all_objects): | install-dependencies
 endif
 
-$(filter-out %/builtin_model.o,$(all_objects)): $(OUT)/%.o: %.c
+$(filter-out %/builtin_model.o %/page.o,$(all_objects)): $(OUT)/%.o: %.c
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(compile)
@@ -172,6 +173,11 @@ $(OUT)/app/builtin_model.o: app/builtin_model.S $(BUILTIN_MODEL)
 	$(call say,AS,$<)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) -DBUILTIN_MODEL='"$(BUILTIN_MODEL)"' -MMD -MP -c -o $@ $<
+
+$(OUT)/app/serve/page.o: app/serve/page.S $(wildcard app/page/*)
+	$(call say,AS,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) -MMD -MP -c -o $@ $<
 
 $(program): $(if $(wildcard app/builtin_model.S),$(BUILTIN_MODEL))
 $(BUILTIN_MODEL):
@@ -249,7 +255,8 @@ corpora := $(foreach f,$(fuzzers),$(if $(wildcard fuzz/corpus/$(f)/*),$(OUT)/fuz
 test_programs := $(addprefix $(OUT)/,$(units) $(filter-out %/replay,$(mains))) $(headers) $(corpora)
 test_scripts := $(if $(filter %/replay,$(mains)),$(wildcard tests/golden.sh)) \
 	$(if $(program),$(wildcard tests/cli/cli.sh)) $(if $(examples),$(wildcard tests/examples.sh tests/embedding.sh)) \
-	$(wildcard tests/ggml.sh tests/pages.sh tests/python.sh) $(if $(filter yes,$(SHARED)),$(wildcard tests/shared_tier.sh))
+	$(if $(program),$(wildcard tests/clients.sh tests/live_page.sh tests/operation.sh)) $(wildcard tests/ggml.sh tests/pages.sh tests/python.sh) \
+	$(if $(filter yes,$(SHARED)),$(wildcard tests/shared_tier.sh))
 needed_by_scripts := $(program) $(OUT)/libcellar.so $(addprefix $(OUT)/,$(filter %/replay,$(mains)) $(examples))
 twice := $(filter %/scenarios %/golden.sh,$(test_programs) $(test_scripts))
 chosen = $(if $(ONLY),$(foreach t,$(1),$(if $(filter $(ONLY),$(basename $(notdir $(t)))),$(t))),$(1))
@@ -274,16 +281,13 @@ check: $(test_needs) $(if $(is_default),$(if $(ONLY),,links))
 
 test: check
 
-.PHONY: symbols installcheck lint format valgrind nightly programs aarch64-check
+.PHONY: symbols lint format valgrind nightly programs aarch64-check
 symbols: $(libraries) $(OUT)/libapp.a
 	@OUT=$(OUT) tests/symbols.sh
 
 # With a cross compiler and an emulator; installs nothing, and says so where one of them is missing.
 aarch64-check:
 	@MAKE="$(MAKE)" tests/aarch64.sh
-
-installcheck: all
-	@OUT=$(OUT) MAKE="$(MAKE)" CC="$(CC)" CXX="$(CXX)" SANITIZERS="$(SANITIZERS)" tests/install.sh
 
 lint:
 	@tools/lint.sh
@@ -313,38 +317,19 @@ bench: $(program) $(if $(is_default),links)
 fuzz: $(fuzz_programs)
 	@OUT=$(OUT) TIME=$(TIME) tools/fuzz.sh $(fuzzers)
 
-# ---- running and installing ------------------------------------------------------------------------
+# ---- running ---------------------------------------------------------------------------------------
 
 run: all
 	$(Q)$(EXEC) $(OUT)/cellar run -p $(call quoted,$(PROMPT)) $(if $(N),-n $(N))
 
-.PHONY: install-dependencies install uninstall clean help where
+.PHONY: install-dependencies clean help where
 install-dependencies:
 	@CC="$(CC)" SHARED="$(SHARED)" tools/install_dependencies.sh $(if $(filter test,$(MAKECMDGOALS)),test,run)
 
-install: all
-	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/include" "$(DESTDIR)$(LIBDIR)/pkgconfig" \
-		"$(DESTDIR)$(PREFIX)/share/man/man1"
-	install -m 755 $(OUT)/cellar "$(DESTDIR)$(PREFIX)/bin/cellar"
-	install -m 644 include/cellar.h include/cellar.hpp "$(DESTDIR)$(PREFIX)/include"
-	install -m 644 $(OUT)/libcellar.a "$(DESTDIR)$(LIBDIR)/libcellar.a"
-	install -m 755 $(OUT)/libcellar.so.$(VERSION) "$(DESTDIR)$(LIBDIR)/libcellar.so.$(VERSION)"
-	ln -sf libcellar.so.$(VERSION) "$(DESTDIR)$(LIBDIR)/libcellar.so.$(SOVERSION)"
-	ln -sf libcellar.so.$(SOVERSION) "$(DESTDIR)$(LIBDIR)/libcellar.so"
-	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@VERSION@|$(VERSION)|' \
-		packaging/cellar.pc.in >"$(DESTDIR)$(LIBDIR)/pkgconfig/cellar.pc"
-	chmod 644 "$(DESTDIR)$(LIBDIR)/pkgconfig/cellar.pc"
-	install -m 644 docs/man/cellar.1 "$(DESTDIR)$(PREFIX)/share/man/man1/cellar.1"
-
-uninstall:
-	rm -f "$(DESTDIR)$(PREFIX)/bin/cellar" "$(DESTDIR)$(PREFIX)/include/cellar.h" \
-		"$(DESTDIR)$(PREFIX)/include/cellar.hpp" \
-		"$(DESTDIR)$(LIBDIR)/libcellar.a" "$(DESTDIR)$(LIBDIR)/libcellar.so.$(VERSION)" \
-		"$(DESTDIR)$(LIBDIR)/libcellar.so.$(SOVERSION)" "$(DESTDIR)$(LIBDIR)/libcellar.so" \
-		"$(DESTDIR)$(LIBDIR)/pkgconfig/cellar.pc" "$(DESTDIR)$(PREFIX)/share/man/man1/cellar.1"
-
 clean:
 	rm -rf $(BUILD)
+
+include packaging/packaging.mk
 
 # The folder of this configuration, for scripts: make -s where SANITIZE=thread
 where:
@@ -365,8 +350,9 @@ make lint             format, whitespace, include directions, lengths
 make format           let clang-format 14 write what lint would complain about
 make programs         build everything there is, tests and measurements too
 make nightly          the long tests
-make install          DESTDIR= PREFIX=/usr/local LIBDIR=PREFIX/lib
+make install          DESTDIR= PREFIX=/usr/local LIBDIR=PREFIX/lib; docs/packaging.md says what
 make uninstall        remove what install put there
+make dist             build/cellar-VERSION.tar.xz, the same bytes each time
 make clean            remove build/
 make where            print the folder of this configuration
 

@@ -78,7 +78,16 @@ look() {
             has openssl openssl
             has iproute2 ip
         fi
+        has mandoc mandoc
         has python3 python3
+        # The page of `cellar serve` is tried in it; other systems call it otherwise.
+        if ! command -v chromium-browser >/dev/null 2>&1 && ! command -v google-chrome >/dev/null 2>&1; then
+            has chromium chromium
+        fi
+        has cmake cmake
+        has xz-utils xz
+        has zsh zsh
+        has fish fish
         # Debian's numpy is for Debian's python.
         if ! python3 -c 'import numpy' >/dev/null 2>&1 && ! /usr/bin/python3 -c 'import numpy' >/dev/null 2>&1; then
             missing="$missing python3-numpy"

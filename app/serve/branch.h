@@ -24,6 +24,8 @@ typedef struct branch {
     uint64_t order;       /* the smaller, the earlier it came */
     cellar_token *tokens; /* [n_tokens] */
     size_t n_tokens, capacity, n_held;
+    size_t n_prompt; /* of these, the first so many were asked for */
+    uint32_t prompt; /* which of the job's prompts that is */
     uint64_t n_most; /* tokens it may write: those that were asked for, or that fit */
     bool is_cut;     /* fewer than were asked for */
     sampler *sampler;
@@ -32,6 +34,7 @@ typedef struct branch {
     uint32_t *counts;   /* [n_vocab] times each token was written; NULL: no penalties */
     reuse_entry *entry; /* its sequence; NULL: it waits */
     uint32_t slot;      /* while it does not wait */
+    uint64_t event;     /* of the history; 0: none */
     bool is_reading;    /* nothing was chosen yet since it was admitted */
     bool was_admitted;  /* at least once */
     job_report report;

@@ -24,6 +24,7 @@ struct reuse {
     cellar_seq next, first_seq;
     reuse_note *notes; /* [n_notes] the oldest first */
     size_t n_notes;
+    uint64_t n_conversations; /* so far */
 };
 
 cellar_status reuse_create(cellar_memory *memory, const reuse_options *options, reuse **out,
@@ -104,13 +105,26 @@ static void note_hit(const reuse *r, uint64_t entry)
     }
 }
 
-static void add_note(reuse *r, uint64_t entry, int64_t slot)
+static void add_note(reuse *r, uint64_t entry, int64_t slot, const reuse_entry *its)
 {
     if (r->n_notes == MOST_NOTES) {
         r->n_notes -= MOST_NOTES / 4;
         memmove(r->notes, r->notes + MOST_NOTES / 4, r->n_notes * sizeof *r->notes);
     }
-    r->notes[r->n_notes++] = (reuse_note){.entry = entry, .slot = slot, .since = job_now()};
+    r->notes[r->n_notes++] = (reuse_note){.entry = entry,
+                                          .slot = slot,
+                                          .since = job_now(),
+                                          .conversation = its->conversation,
+                                          .n_prompt = its->n_prompt};
+}
+
+/* Whoever takes over all that was asked somewhere (but its last token, which is always read) goes on with it. */
+static uint64_t conversation_of(reuse *r, const cellar_prefix *found)
+{
+    const reuse_note *note = found->reused > 0 ? find_note(r, found->entry) : NULL;
+    const bool goes_on = note != NULL && note->conversation != 0 &&
+                         found->reused + (size_t)1 >= note->n_prompt;
+    return goes_on ? note->conversation : ++r->n_conversations;
 }
 
 /* ---- sequences that somebody works in ------------------------------------------------------- */
@@ -135,6 +149,7 @@ cellar_status reuse_name(reuse *r, reuse_entry **out, cellar_error *error)
         r->next = r->next + 1 < r->first_seq ? r->next + 1 : 1;
     } while (is_name_used(r, r->next));
     (*out)->seq = r->next;
+    (*out)->begun = job_now();
     (*out)->next = r->entries;
     r->entries = *out;
     return CELLAR_OK;
@@ -204,6 +219,8 @@ cellar_status reuse_begin(reuse *r, const char *owner, const char *salt, const c
     (*out)->is_in_library = true;
     (*out)->n_told = found.reused;
     *answer = answer_of(&found, most);
+    (*out)->conversation = answer->conversation = conversation_of(r, &found);
+    (*out)->n_prompt = n;
     if (found.reused > 0) {
         note_hit(r, found.entry);
     }
@@ -237,7 +254,7 @@ uint64_t reuse_retain(reuse *r, reuse_entry *entry, int64_t slot)
         return 0;
     }
     if (number != 0) {
-        add_note(r, number, slot);
+        add_note(r, number, slot, entry);
     }
     unlink_entry(r, entry);
     return number;
@@ -316,8 +333,17 @@ typedef struct visiting {
 static bool show(void *context, const cellar_entry *entry)
 {
     const visiting *v = context;
-    const reuse_note none = {.slot = -1}, *its = find_note(v->r, entry->entry);
-    return v->visit(v->context, entry, its != NULL ? its : &none);
+    const reuse_note *its = find_note(v->r, entry->entry);
+    reuse_note own = {.slot = -1};
+    for (const reuse_entry *e = v->r->entries; entry->is_running && e != NULL; e = e->next) {
+        if (e->seq == entry->seq) {
+            own = (reuse_note){.slot = -1,
+                               .since = e->begun,
+                               .conversation = e->conversation,
+                               .n_prompt = e->n_prompt};
+        }
+    }
+    return v->visit(v->context, entry, its != NULL && !entry->is_running ? its : &own);
 }
 
 void reuse_visit(const reuse *r,

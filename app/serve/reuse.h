@@ -46,8 +46,11 @@ typedef struct reuse_options {
 typedef struct reuse_entry {
     struct reuse_entry *next;
     cellar_seq seq;
-    size_t n_told;      /* tokens that the library knows to be read */
-    bool is_in_library; /* else it is only a name */
+    size_t n_told;         /* tokens that the library knows to be read */
+    bool is_in_library;    /* else it is only a name */
+    uint64_t conversation; /* 0: none */
+    size_t n_prompt;       /* tokens that it was begun for */
+    double begun;          /* job_now() */
 } reuse_entry;
 
 typedef struct reuse reuse;
@@ -62,6 +65,11 @@ typedef struct reuse_answer {
     cellar_seq coming;   /* who */
     bool is_in_cells;    /* the reusable ones are */
     uint64_t entry;      /* of which they are; 0: none */
+    /*
+     * Counted from 1: the same as that of the sequence it goes on from, if all was taken over that had been asked
+     * there; else a new one.
+     */
+    uint64_t conversation;
 } reuse_answer;
 
 /* CELLAR_NO_MEMORY, and what cellar_library_create says of the folder. */
@@ -129,9 +137,11 @@ typedef struct reuse_note {
     int64_t slot;   /* -1: none */
     double since;   /* when it was last used, job_now() */
     uint64_t n_hits;
+    uint64_t conversation; /* 0: not known, as of what a file held */
+    size_t n_prompt;       /* tokens that were asked there */
 } reuse_note;
 
-/* Show each entry, with its note (all zero, slot -1, if there is none). false: stop. */
+/* Show each entry, with its note (all zero, slot -1, if there is none; of a running one since it began). false: stop. */
 void reuse_visit(const reuse *r,
                  bool (*visit)(void *context, const cellar_entry *entry, const reuse_note *note),
                  void *context);

@@ -80,6 +80,7 @@ void scheduler_finish(scheduler *s, branch *b, job_finish finish)
     s->counters.n_cancelled += finish == JOB_CANCELLED;
     s->counters.n_failed += finish == JOB_FAILED;
     branch_end(b, finish);
+    history_end(s->history, b->event, &b->report);
     branch_destroy(b);
 }
 
@@ -329,8 +330,9 @@ static cellar_status make_room(scheduler *s, cellar_error *error)
     s->checkpoints = calloc(s->n_batch, sizeof *s->checkpoints);
     s->wanted = calloc(n_slots, sizeof *s->wanted);
     s->logits = calloc(n_slots * s->model.n_vocab, sizeof *s->logits);
+    s->history = history_create();
     if (s->slots == NULL || s->left == NULL || s->tokens == NULL || s->seqs == NULL ||
-        s->checkpoints == NULL || s->wanted == NULL || s->logits == NULL) {
+        s->checkpoints == NULL || s->wanted == NULL || s->logits == NULL || s->history == NULL) {
         return report(error, CELLAR_NO_MEMORY, -1, "no memory for %zu answers at once", n_slots);
     }
     cellar_status status = list_ends(s, error);
@@ -341,6 +343,7 @@ static void free_all(scheduler *s)
 {
     sharing_destroy(s->sharing);
     reuse_destroy(s->reuse);
+    history_destroy(s->history);
     free(s->slots);
     free(s->left);
     free(s->tokens);
@@ -434,11 +437,12 @@ static cellar_status queue(scheduler *s, branch_list *made, cellar_error *error)
 
 cellar_status scheduler_submit(scheduler *s, job *j, cellar_error *error)
 {
-    if (j->request.n_prompt > s->options.n_context) {
+    const size_t n_longest = job_longest_prompt(&j->request);
+    if (n_longest > s->options.n_context) {
         return report(error, CELLAR_INVALID, -1,
                       "request (%zu tokens) exceeds the available context size (%" PRIu32
                       " tokens), try increasing it",
-                      j->request.n_prompt, s->options.n_context);
+                      n_longest, s->options.n_context);
     }
     branch_list made = {.first = NULL};
     cellar_status status = CELLAR_OK;
@@ -516,7 +520,7 @@ void scheduler_look_at_slot(const scheduler *s, uint32_t slot, scheduler_slot *o
     if (b != NULL) {
         out->is_busy = true;
         out->job = b->job->id;
-        out->n_prompt = b->job->request.n_prompt;
+        out->n_prompt = b->n_prompt;
         out->n_held = b->n_held;
         out->n_written = b->report.n_written;
         out->n_left = b->n_most - b->report.n_written;
@@ -527,6 +531,11 @@ void scheduler_look_at_slot(const scheduler *s, uint32_t slot, scheduler_slot *o
 reuse *scheduler_reuse(scheduler *s)
 {
     return s->reuse;
+}
+
+const history *scheduler_history(const scheduler *s)
+{
+    return s->history;
 }
 
 engine *scheduler_engine(scheduler *s)

@@ -57,7 +57,8 @@ static bool has_to_follow(const scheduler *s, const branch *b)
     for (uint32_t i = 0; answer.n_coming > answer.n_reusable && i < s->options.n_slots; i++) {
         branch *its = s->slots[i];
         const bool is_it = its != NULL && its->is_reading && its->entry->seq == answer.coming;
-        if (is_it && answer.n_coming >= (its->job == b->job ? 1 : WORTH_WAITING)) {
+        const bool is_same = is_it && its->job == b->job && its->prompt == b->prompt;
+        if (is_it && answer.n_coming >= (is_same ? 1 : WORTH_WAITING)) {
             add_mark(its, answer.n_coming);
             return true;
         }
@@ -193,7 +194,7 @@ void scheduler_count_reason(scheduler *s, const branch *b)
             its->name = b->report.reason;
             its->n++;
             its->n_reused += b->report.n_reused;
-            its->n_not += b->job->request.n_prompt - b->report.n_reused;
+            its->n_not += b->n_prompt - b->report.n_reused;
             return;
         }
     }
@@ -221,6 +222,7 @@ static cellar_status take_over(scheduler *s, branch *b, cellar_error *error)
         b->report.source = answer.n_reused > 0 ? answer.source : JOB_SOURCE_NONE;
         b->report.reason = is_cold ? "disabled" : answer.reason;
         b->report.diverged_at = is_cold ? -1 : answer.diverged_at;
+        b->report.conversation = answer.conversation;
         b->report.wait_seconds = job_now() - b->job->made;
         s->counters.n_reused += answer.n_reused;
         if (b->shared == NULL) {
@@ -246,6 +248,9 @@ static void let_in(scheduler *s, branch *b)
     b->is_reading = true;
     b->was_admitted = true;
     b->admitted = job_now();
+    if (b->event == 0) {
+        b->event = history_begin(s->history, b->job->request.owner, b->n_prompt, &b->report);
+    }
     s->counters.n_jobs += b->choice == 0 && b->report.n_set_aside == 0;
     s->slots[slot] = b;
     s->n_at_work++;
