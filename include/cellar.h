@@ -310,8 +310,8 @@ typedef struct cellar_buckets {
  * mapped file. Buffers are asked for when the memory is created or grows. All functions but
  * `address` must be there. With `address` not NULL and returning a pointer, rows are read and
  * written there and the other calls are not used for that buffer; otherwise everything goes through
- * them. Offsets and sizes are in bytes. false:
- * failed; the operation then ends with CELLAR_IO. read may run on several workers at once.
+ * them. Offsets and sizes are in bytes. false: failed; the operation then ends with CELLAR_IO. read
+ * may run on several workers at once.
  */
 typedef struct cellar_row_store {
     void *(*allocate)(void *context, size_t size); /* a buffer, or NULL; contents undefined */
@@ -933,10 +933,10 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_read_rows(const cellar_memory *m
 /*
  * A layer with is_external keeps its rows in the engine's tensors, one row for each cell: cell c of
  * the layer's group is row c, of cellar_group_info.n_cells rows (blocks are whole, so these can be
- * more than configured). Rows not written yet are masked, but have to be numbers. The engine asks where the tokens of a micro-batch go and which rows
- * they may look at, in the dense form that tensor libraries want. Exports work for other layers
- * too, and only read. All of them are CELLAR_INVALID outside a step, for layers that do not attend,
- * and for NULL arrays.
+ * more than configured). Rows not written yet are masked, but have to be numbers. The engine asks
+ * where the tokens of a micro-batch go and which rows they may look at, in the dense form that tensor
+ * libraries want. Exports work for other layers too, and only read. All of them are CELLAR_INVALID
+ * outside a step, for layers that do not attend, and for NULL arrays.
  *
  * An engine rotates K and Q by the positions of the micro-batch, as the layer's rope says. After a
  * shift, its stored keys are rotated for old positions: cellar_settle puts the turns that are due

@@ -244,38 +244,38 @@ static void prompts_are_told_as_their_answers_told(void **state)
 static void only_the_last_prompts_are_kept(void **state)
 {
     (void)state;
-    history *h = history_create();
-    history_event *events = calloc(HISTORY_EVENTS + 1, sizeof *events);
+    timeline *h = timeline_create();
+    timeline_event *events = calloc(TIMELINE_EVENTS + 1, sizeof *events);
     job_report report = {.finish = JOB_GOES_ON};
-    assert_int_equal(history_copy(h, NULL, events, 10), 0);
-    for (uint64_t i = 1; i <= 3 * HISTORY_EVENTS; i++) {
+    assert_int_equal(timeline_copy(h, NULL, events, 10), 0);
+    for (uint64_t i = 1; i <= 3 * TIMELINE_EVENTS; i++) {
         report.n_reused = i;
-        assert_int_equal(history_begin(h, i % 4 == 0 ? "b" : "a", 7, &report), i);
+        assert_int_equal(timeline_begin(h, i % 4 == 0 ? "b" : "a", 7, &report), i);
     }
-    const size_t n = history_copy(h, NULL, events, HISTORY_EVENTS + 1);
-    assert_true(n >= HISTORY_EVENTS - 1 && n <= HISTORY_EVENTS);
+    const size_t n = timeline_copy(h, NULL, events, TIMELINE_EVENTS + 1);
+    assert_true(n >= TIMELINE_EVENTS - 1 && n <= TIMELINE_EVENTS);
     for (size_t i = 0; i < n; i++) {
-        assert_int_equal(events[i].number, 3 * HISTORY_EVENTS - i);
+        assert_int_equal(events[i].number, 3 * TIMELINE_EVENTS - i);
         assert_int_equal(events[i].report.n_reused, events[i].number);
     }
-    assert_int_equal(history_copy(h, "b", events, 5), 5);
-    assert_int_equal(events[1].number, 3 * HISTORY_EVENTS - 4);
+    assert_int_equal(timeline_copy(h, "b", events, 5), 5);
+    assert_int_equal(events[1].number, 3 * TIMELINE_EVENTS - 4);
     /* what has made room is not written over what is there now */
     report.finish = JOB_LIMIT;
     report.stop = "x";
-    history_end(h, 2 * HISTORY_EVENTS, &report);
-    history_end(h, 0, &report);
-    assert_int_equal(history_copy(h, NULL, events, 1), 1);
+    timeline_end(h, 2 * TIMELINE_EVENTS, &report);
+    timeline_end(h, 0, &report);
+    assert_int_equal(timeline_copy(h, NULL, events, 1), 1);
     assert_false(events[0].has_ended);
-    history_end(h, 3 * HISTORY_EVENTS, &report);
-    assert_int_equal(history_copy(h, NULL, events, 1), 1);
+    timeline_end(h, 3 * TIMELINE_EVENTS, &report);
+    assert_int_equal(timeline_copy(h, NULL, events, 1), 1);
     assert_true(events[0].has_ended && events[0].report.stop == NULL);
-    char name[HISTORY_OWNER_BYTES + 1];
-    memset(name, 'n', HISTORY_OWNER_BYTES);
-    name[HISTORY_OWNER_BYTES] = '\0';
-    assert_int_equal(history_begin(h, name, 7, &report), 0);
+    char name[TIMELINE_OWNER_BYTES + 1];
+    memset(name, 'n', TIMELINE_OWNER_BYTES);
+    name[TIMELINE_OWNER_BYTES] = '\0';
+    assert_int_equal(timeline_begin(h, name, 7, &report), 0);
     free(events);
-    history_destroy(h);
+    timeline_destroy(h);
 }
 
 /* ---- others --------------------------------------------------------------------------------- */

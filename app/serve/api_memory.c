@@ -83,17 +83,14 @@ static json_t *describe_sequence(const memory_map *map, const memory_map_sequenc
 {
     const cellar_entry *entry = &its->entry;
     const bool is_in_cells = entry->seq >= 0;
-    json_t *made = json_pack("{s:I, s:I, s:s, s:b, s:b, s:I, s:I, s:I, s:I, s:f, s:I, s:I}", "id",
-                             (json_int_t)entry->entry, "conversation",
-                             (json_int_t)its->note.conversation, "tier",
-                             is_in_cells            ? "live"
-                             : entry->ram_bytes > 0 ? "ram"
-                                                    : "disk",
-                             "is_running", entry->is_running, "pinned", entry->is_pinned, "tokens",
-                             (json_int_t)entry->n_tokens, "bytes", (json_int_t)its->bytes,
-                             "ram_bytes", (json_int_t)entry->ram_bytes, "disk_bytes",
-                             (json_int_t)entry->disk_bytes, "age_seconds", its->for_seconds, "hits",
-                             (json_int_t)its->note.n_hits, "id_slot", (json_int_t)its->note.slot);
+    json_t *made =
+        json_pack("{s:I, s:I, s:s, s:b, s:b, s:I, s:I, s:I, s:I, s:f, s:I, s:I}", "id",
+                  (json_int_t)entry->entry, "conversation", (json_int_t)its->note.conversation,
+                  "tier", job_source_name(reuse_tier(entry)), "is_running", entry->is_running,
+                  "pinned", entry->is_pinned, "tokens", (json_int_t)entry->n_tokens, "bytes",
+                  (json_int_t)its->bytes, "ram_bytes", (json_int_t)entry->ram_bytes, "disk_bytes",
+                  (json_int_t)entry->disk_bytes, "age_seconds", its->for_seconds, "hits",
+                  (json_int_t)its->note.n_hits, "id_slot", (json_int_t)its->note.slot);
     if (is_in_cells) {
         json_t *checkpoints = json_array();
         for (uint32_t i = 0; i < its->n_checkpoints; i++) {
@@ -112,16 +109,15 @@ static json_t *describe_sequence(const memory_map *map, const memory_map_sequenc
 
 /* ---- prompts -------------------------------------------------------------------------------- */
 
-static const char *state_of(const history_event *event)
+static const char *state_of(const timeline_event *event)
 {
     static const char *const names[] = {"running", "stop",      "stop",  "length",
                                         "length",  "cancelled", "failed"};
     return event->has_ended ? names[event->report.finish] : names[JOB_GOES_ON];
 }
 
-static json_t *describe_event(const history_event *event)
+static json_t *describe_event(const timeline_event *event)
 {
-    static const char *const sources[] = {"none", "live", "ram", "disk"};
     const job_report *its = &event->report;
     return json_pack("{s:I, s:I, s:I, s:s, s:I, s:I, s:I, s:s, s:s, s:I, s:I, s:f, s:f, s:f, s:I, "
                      "s:I}",
@@ -129,7 +125,7 @@ static json_t *describe_event(const history_event *event)
                      "conversation", (json_int_t)its->conversation, "state", state_of(event),
                      "prompt_tokens", (json_int_t)event->n_prompt, "reusable",
                      (json_int_t)its->n_reusable, "reused", (json_int_t)its->n_reused, "source",
-                     sources[its->source], "reason", its->reason != NULL ? its->reason : "",
+                     job_source_name(its->source), "reason", its->reason != NULL ? its->reason : "",
                      "diverged_at", (json_int_t)its->diverged_at, "written",
                      (json_int_t)its->n_written, "wait_ms", its->wait_seconds * 1e3, "read_ms",
                      its->read_seconds * 1e3, "write_ms", its->write_seconds * 1e3, "set_aside",

@@ -284,14 +284,11 @@ static bool describe(void *context, const cellar_entry *entry, const reuse_note 
     const double since = note->since > 0 ? job_now() - note->since : 0;
     json_t *its = json_pack(
         "{s:I, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:I, s:b}", "id",
-        (json_int_t)entry->entry, "tier",
-        is_in_cells            ? "live"
-        : entry->ram_bytes > 0 ? "ram"
-                               : "disk",
-        "is_running", entry->is_running, "tokens", (json_int_t)entry->n_tokens, "bytes",
-        (json_int_t)0, "checkpoints", (json_int_t)0, "ram_bytes", (json_int_t)entry->ram_bytes,
-        "disk_bytes", (json_int_t)entry->disk_bytes, "age_seconds", since, "hits",
-        (json_int_t)note->n_hits, "id_slot", (json_int_t)note->slot, "pinned", entry->is_pinned);
+        (json_int_t)entry->entry, "tier", job_source_name(reuse_tier(entry)), "is_running",
+        entry->is_running, "tokens", (json_int_t)entry->n_tokens, "bytes", (json_int_t)0,
+        "checkpoints", (json_int_t)0, "ram_bytes", (json_int_t)entry->ram_bytes, "disk_bytes",
+        (json_int_t)entry->disk_bytes, "age_seconds", since, "hits", (json_int_t)note->n_hits,
+        "id_slot", (json_int_t)note->slot, "pinned", entry->is_pinned);
     if (is_in_cells) {
         describe_cells(engine_memory(l->server->engine), entry->seq, its);
     }

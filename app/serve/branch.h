@@ -34,7 +34,7 @@ typedef struct branch {
     uint32_t *counts;   /* [n_vocab] times each token was written; NULL: no penalties */
     reuse_entry *entry; /* its sequence; NULL: it waits */
     uint32_t slot;      /* while it does not wait */
-    uint64_t event;     /* of the history; 0: none */
+    uint64_t event;     /* of the timeline; 0: none */
     bool is_reading;    /* nothing was chosen yet since it was admitted */
     bool was_admitted;  /* at least once */
     job_report report;

@@ -116,6 +116,9 @@ typedef enum job_source {
     JOB_SOURCE_SHARED
 } job_source;
 
+/* As clients read it: "none", "live", "ram", "disk", "shared". */
+const char *job_source_name(job_source source);
+
 /* What became of a choice. All of it is there when the choice has ended. */
 typedef struct job_report {
     job_finish finish;

@@ -223,7 +223,7 @@ cellar_status memory_map_fill(memory_map *map, scheduler *s, cellar_error *error
     for (uint32_t g = 0; g < map->n_groups; g++) {
         walk_group(&f, g);
     }
-    map->n_events = history_copy(scheduler_history(s), owner, map->events, MEMORY_MAP_EVENTS);
+    map->n_events = timeline_copy(scheduler_timeline(s), owner, map->events, MEMORY_MAP_EVENTS);
     free(f.holders);
     return CELLAR_OK;
 }

@@ -9,8 +9,8 @@
 #ifndef APP_MEMORY_MAP_H
 #define APP_MEMORY_MAP_H
 
-#include "serve/history.h"
 #include "serve/scheduler.h"
+#include "serve/timeline.h"
 
 #define MEMORY_MAP_GROUPS 8u
 #define MEMORY_MAP_TILES 8192u /* of all groups; of one, half as many at most */
@@ -68,7 +68,7 @@ typedef struct memory_map {
     uint32_t n_sequences, n_own; /* those listed, and all of the owner */
     memory_map_run runs[MEMORY_MAP_RUNS];
     size_t n_runs;
-    history_event events[MEMORY_MAP_EVENTS];
+    timeline_event events[MEMORY_MAP_EVENTS];
     size_t n_events;
     int64_t time_ms; /* since 1970 */
 } memory_map;

@@ -324,6 +324,14 @@ cellar_status reuse_supply(reuse *r, reuse_entry *entry, const void *bytes, size
 
 /* ---- looking -------------------------------------------------------------------------------- */
 
+job_source reuse_tier(const cellar_entry *entry)
+{
+    if (entry->seq >= 0) {
+        return JOB_SOURCE_LIVE;
+    }
+    return entry->ram_bytes > 0 ? JOB_SOURCE_RAM : JOB_SOURCE_DISK;
+}
+
 typedef struct visiting {
     const reuse *r;
     bool (*visit)(void *context, const cellar_entry *entry, const reuse_note *note);

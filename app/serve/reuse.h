@@ -141,6 +141,9 @@ typedef struct reuse_note {
     size_t n_prompt;       /* tokens that were asked there */
 } reuse_note;
 
+/* Where an entry is kept: in the cells, else in RAM, else in a file. */
+job_source reuse_tier(const cellar_entry *entry);
+
 /* Show each entry, with its note (all zero, slot -1, if there is none; of a running one since it began). false: stop. */
 void reuse_visit(const reuse *r,
                  bool (*visit)(void *context, const cellar_entry *entry, const reuse_note *note),

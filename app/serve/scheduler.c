@@ -80,7 +80,7 @@ void scheduler_finish(scheduler *s, branch *b, job_finish finish)
     s->counters.n_cancelled += finish == JOB_CANCELLED;
     s->counters.n_failed += finish == JOB_FAILED;
     branch_end(b, finish);
-    history_end(s->history, b->event, &b->report);
+    timeline_end(s->timeline, b->event, &b->report);
     branch_destroy(b);
 }
 
@@ -330,9 +330,9 @@ static cellar_status make_room(scheduler *s, cellar_error *error)
     s->checkpoints = calloc(s->n_batch, sizeof *s->checkpoints);
     s->wanted = calloc(n_slots, sizeof *s->wanted);
     s->logits = calloc(n_slots * s->model.n_vocab, sizeof *s->logits);
-    s->history = history_create();
+    s->timeline = timeline_create();
     if (s->slots == NULL || s->left == NULL || s->tokens == NULL || s->seqs == NULL ||
-        s->checkpoints == NULL || s->wanted == NULL || s->logits == NULL || s->history == NULL) {
+        s->checkpoints == NULL || s->wanted == NULL || s->logits == NULL || s->timeline == NULL) {
         return report(error, CELLAR_NO_MEMORY, -1, "no memory for %zu answers at once", n_slots);
     }
     cellar_status status = list_ends(s, error);
@@ -343,7 +343,7 @@ static void free_all(scheduler *s)
 {
     sharing_destroy(s->sharing);
     reuse_destroy(s->reuse);
-    history_destroy(s->history);
+    timeline_destroy(s->timeline);
     free(s->slots);
     free(s->left);
     free(s->tokens);
@@ -533,9 +533,9 @@ reuse *scheduler_reuse(scheduler *s)
     return s->reuse;
 }
 
-const history *scheduler_history(const scheduler *s)
+const timeline *scheduler_timeline(const scheduler *s)
 {
-    return s->history;
+    return s->timeline;
 }
 
 engine *scheduler_engine(scheduler *s)

@@ -13,9 +13,9 @@
 #define APP_SCHEDULER_H
 
 #include "engine/engine.h"
-#include "serve/history.h"
 #include "serve/job.h"
 #include "serve/reuse.h"
+#include "serve/timeline.h"
 #include "shared/shared_store.h"
 #include "tokenizer/tokenizer.h"
 
@@ -103,7 +103,7 @@ typedef struct scheduler_slot {
 
 void scheduler_look_at_slot(const scheduler *s, uint32_t slot, scheduler_slot *out);
 reuse *scheduler_reuse(scheduler *s);
-const history *scheduler_history(const scheduler *s);
+const timeline *scheduler_timeline(const scheduler *s);
 engine *scheduler_engine(scheduler *s);
 
 #endif /* APP_SCHEDULER_H */

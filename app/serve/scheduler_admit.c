@@ -249,7 +249,7 @@ static void let_in(scheduler *s, branch *b)
     b->was_admitted = true;
     b->admitted = job_now();
     if (b->event == 0) {
-        b->event = history_begin(s->history, b->job->request.owner, b->n_prompt, &b->report);
+        b->event = timeline_begin(s->timeline, b->job->request.owner, b->n_prompt, &b->report);
     }
     s->counters.n_jobs += b->choice == 0 && b->report.n_set_aside == 0;
     s->slots[slot] = b;

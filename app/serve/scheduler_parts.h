@@ -11,10 +11,10 @@
 #include <pthread.h>
 
 #include "serve/branch.h"
-#include "serve/history.h"
 #include "serve/reuse.h"
 #include "serve/scheduler.h"
 #include "serve/sharing.h"
+#include "serve/timeline.h"
 
 typedef struct errand {
     struct errand *next;
@@ -47,8 +47,8 @@ struct scheduler {
 
     /* The thread's own. */
     reuse *reuse;
-    sharing *sharing;    /* NULL: there is no shared store */
-    history *history;
+    sharing *sharing; /* NULL: there is no shared store */
+    timeline *timeline;
     branch_list waiting; /* by age; those that were set aside are older than those that come in */
     branch **slots;      /* [n_slots] at work; NULL: idle */
     uint64_t *left;      /* [n_slots] the larger, the later a branch left it; 0: never used */

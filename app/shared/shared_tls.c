@@ -8,6 +8,7 @@
 #include "shared/shared_socket.h"
 
 #include "report.h"
+#include "shared/shared_address.h"
 
 #if !defined(CELLAR_NO_SHARED) &&                                                                  \
     __has_include(<openssl/ssl.h>) && __has_include(<openssl/opensslconf.h>)
@@ -17,6 +18,7 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 struct shared_tls {
@@ -88,10 +90,13 @@ static cellar_status wait_for(shared_session *s, int result, const shared_wait *
 static bool expect_host(SSL *ssl, const char *host)
 {
     unsigned char address[16];
+    char name[SHARED_HOST_BYTES]; /* OpenSSL's macro takes its constness away */
     if (inet_pton(AF_INET, host, address) == 1 || inet_pton(AF_INET6, host, address) == 1) {
         return X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), host) == 1;
     }
-    return SSL_set1_host(ssl, host) == 1 && SSL_set_tlsext_host_name(ssl, host) == 1;
+    const int n = snprintf(name, sizeof name, "%s", host);
+    return n >= 0 && (size_t)n < sizeof name && SSL_set1_host(ssl, host) == 1 &&
+           SSL_set_tlsext_host_name(ssl, name) == 1;
 }
 
 cellar_status shared_session_open(const shared_tls *tls, int descriptor, const char *host,
