@@ -427,7 +427,7 @@ if echo " $parts " | grep -q ' balance '; then
         done
         touch "$scratch/stop"
         wait $asking
-        check "all are restarted, one after the other: $(grep -c 200 "$scratch/codes") answers, no error" \
+        check "all are restarted, one after the other: $(sort "$scratch/codes" | uniq -c | awk "{print \$1 \" of \" \$2}" | tr "\n" " ")" \
             sh -c "! grep -qv 200 '$scratch/codes' && [ -s '$scratch/codes' ]"
         check "conversations of before come from the store" sh -c \
             "[ $(($(metric a shared_tokens_total) + $(metric b shared_tokens_total) + $(metric c shared_tokens_total))) -ge 384 ]"
