@@ -16,6 +16,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { MOST_ITEMS = 4096, MOST_LINKS = 64, MOST_PARTS = 6 };
@@ -36,6 +37,7 @@ struct peer {
     atomic_uint n_commands, n_asked;
     pthread_mutex_t lock; /* of what is below */
     peer_mood mood;
+    unsigned n_given; /* values, since the mood was set */
     char other[64]; /* host:port */
     item items[MOST_ITEMS];
     size_t n_items;
@@ -186,6 +188,15 @@ static void get(peer_link *l, peer_mood mood, const item *its)
         return;
     case PEER_HUGE:
         say_for_ever(l);
+        return;
+    case PEER_TIRED:
+        if (l->peer->n_given++ < 2) {
+            say_value(l, its, SIZE_MAX);
+        }
+        return;
+    case PEER_SLOW:
+        nanosleep(&(const struct timespec){.tv_nsec = 500000000}, NULL);
+        say_value(l, its, SIZE_MAX);
         return;
     case PEER_CUT:
         say_value(l, its, its != NULL ? its->size / 2 : 0);
@@ -400,6 +411,7 @@ void peer_set(peer *p, peer_mood mood, const peer *other)
 {
     pthread_mutex_lock(&p->lock);
     p->mood = mood;
+    p->n_given = 0;
     snprintf(p->other, sizeof p->other, "%s", other != NULL ? other->address + 8 : "");
     pthread_mutex_unlock(&p->lock);
 }

@@ -18,6 +18,8 @@ typedef enum peer_mood {
     PEER_GARBAGE,    /* answers with bytes that are no reply */
     PEER_ARRAY,      /* GET: an array of two thousand million elements */
     PEER_HUGE,       /* GET: a value that never ends */
+    PEER_TIRED,      /* GET: two values, since it was set so; no more */
+    PEER_SLOW,       /* GET: each value takes half a second */
     PEER_CUT,        /* GET: half of a value, then it hangs up */
     PEER_CLOSED,     /* hangs up at the first command */
     PEER_MOVED,      /* every key is at the other one */

@@ -242,6 +242,56 @@ static void time_that_is_over_is_no_failure(void **state)
     peer_stop(p);
 }
 
+/* What came before time was over is there, from a store that says nothing more. */
+static void what_came_in_time_is_there(void **state)
+{
+    (void)state;
+    peer *p = peer_start(NULL);
+    shared_store *store = make_store(p, NULL);
+    put_all(store, N);
+    peer_set(p, PEER_TIRED, NULL);
+    shared_fetch *f = shared_store_fetch(store, &names[0], names, N, false, job_now() + 30);
+    while (shared_store_count(store).n_read < 2) {
+        wait_a_little();
+    }
+    const shared_value *got;
+    size_t n, at;
+    assert_false(shared_store_poll(store, f, &got, &n, &at));
+    shared_store_cut(store, f, &got, &n, &at);
+    assert_int_equal(n, 2);
+    assert_int_equal(at, 0);
+    for (size_t i = 0; i < n; i++) {
+        assert_int_equal(got[i].size, sizes[i]);
+        assert_memory_equal(got[i].bytes, values[i], sizes[i]);
+    }
+    shared_store_release(store, f);
+    peer_set(p, PEER_GOOD, NULL);
+    f = shared_store_fetch(store, &names[0], names, N, false, job_now() + 30);
+    shared_store_cut(store, f, &got, &n, &at); /* before anything came */
+    assert_true(n <= N);
+    shared_store_release(store, f);
+    shared_store_destroy(store);
+    peer_stop(p);
+}
+
+/* Values come, each in half a second: who would read six in 2.4 has seen enough after two. */
+static void who_reads_faster_does_not_wait(void **state)
+{
+    (void)state;
+    peer *p = peer_start(NULL);
+    shared_store *store = make_store(p, NULL);
+    put_all(store, N);
+    peer_set(p, PEER_SLOW, NULL);
+    size_t at;
+    assert_int_equal(fetch(store, false, 2.4, &at), 2);
+    const shared_counters c = shared_store_count(store);
+    assert_int_equal(c.n_read, 2);
+    assert_int_equal(c.n_late, 1);
+    assert_int_equal(c.n_failures, 0);
+    shared_store_destroy(store);
+    peer_stop(p);
+}
+
 static void one_that_nobody_waits_for_is_given_back(void **state)
 {
     (void)state;
@@ -469,6 +519,8 @@ int main(void)
         cmocka_unit_test(a_password_is_sent),
         cmocka_unit_test(what_waits_is_bounded),
         cmocka_unit_test(time_that_is_over_is_no_failure),
+        cmocka_unit_test(what_came_in_time_is_there),
+        cmocka_unit_test(who_reads_faster_does_not_wait),
         cmocka_unit_test(one_that_nobody_waits_for_is_given_back),
         cmocka_unit_test(a_damaged_value_is_a_miss_and_goes),
         cmocka_unit_test(nothing_that_a_store_does_is_believed_or_waited_for),

@@ -417,6 +417,26 @@ static void what_is_hit_twice_is_written_at_once(void **state)
     peer_stop(p);
 }
 
+/* The store falls silent in the middle: when time is over, what came is taken over and the rest is read. */
+static void what_came_in_time_is_used(void **state)
+{
+    (void)state;
+    peer *p = peer_start(NULL);
+    rig a = rig_create(storyteller, p, 60, "");
+    tokens said = make_prompt(PROMPT, 7), written;
+    (void)ask(&a, &said, &written);
+    wait_for_values(p, 3);
+    rig_destroy(&a);
+    peer_set(p, PEER_TIRED, NULL);
+    rig b = rig_create(storyteller, p, 1, "");
+    const job_report its = ask(&b, &said, &written);
+    assert_int_equal(its.source, JOB_SOURCE_SHARED);
+    assert_int_equal(its.n_reused, 128);
+    assert_int_equal(its.n_read, PROMPT - 128);
+    rig_destroy(&b);
+    peer_stop(p);
+}
+
 /* Whatever the store does, answers are right and come. */
 static void a_store_in_trouble_is_no_trouble(void **state)
 {
@@ -451,6 +471,7 @@ int main(void)
         cmocka_unit_test(both),
         cmocka_unit_test(prompts_that_begin_alike_fetch_once),
         cmocka_unit_test(what_is_hit_twice_is_written_at_once),
+        cmocka_unit_test(what_came_in_time_is_used),
         cmocka_unit_test(a_store_in_trouble_is_no_trouble),
     };
     return cmocka_run_group_tests(tests, open_words, close_words);

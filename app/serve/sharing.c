@@ -224,10 +224,10 @@ bool sharing_is_fetching(sharing *s, sharing_prompt *p)
     }
     p->is_ready = shared_store_poll(s->store, p->fetch, &p->values, &p->n_values, &p->at);
     if (!p->is_ready && job_now() >= p->until) {
-        shared_store_release(s->store, p->fetch);
-        p->fetch = NULL;
+        shared_store_cut(s->store, p->fetch, &p->values, &p->n_values, &p->at);
+        p->is_ready = true;
     }
-    return !p->is_ready && p->fetch != NULL;
+    return !p->is_ready;
 }
 
 double sharing_until(const sharing_prompt *p)

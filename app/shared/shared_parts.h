@@ -33,7 +33,7 @@ struct shared_fetch {
     shared_name *names; /* [n] */
     size_t n;
     bool wants_longest;
-    double until;
+    double asked, until;
     unsigned n_holders; /* who asked, and the reader */
     bool is_done, is_abandoned;
     shared_value *values; /* [n_values], the first of names[at] */

@@ -3,7 +3,7 @@
  *
  * One at a time, in the order in which they came, each to its own moment. First which of the names are there, in one
  * pipeline; then their values, a few at a time, as many as take about 50 ms: so that little is lost when
- * time is over, and little is waited for in between. A value that is no whole session is a miss; it and what is behind it is
+ * time is over, and little is waited for in between. It ends early when values come slower than the prompt would be read. A value that is no whole session is a miss; it and what is behind it is
  * not used.
  */
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 
 #define MOST_LOOKUPS 1024u /* in one pipeline */
 #define MOST_VALUES 64u
-#define FIRST_VALUES 4u
+#define FIRST_VALUES 2u
 #define BATCH_SECONDS 0.05
 
 /* A name with what is made of it for a command. */
@@ -31,6 +31,7 @@ typedef struct reading {
     shared_reply replies[MOST_LOOKUPS];
     double latency, bytes_per_second; /* as in the counters */
     size_t value_bytes;
+    bool was_damaged; /* one of the last pipeline */
     cellar_error error;
 } reading;
 
@@ -94,12 +95,12 @@ static bool is_session(const shared_reply *reply)
     return is_whole;
 }
 
-/* With the lock: a value becomes the fetch's. false: there is no room for more. */
+/* With the lock: a value becomes the fetch's. false: there is no room for more, or nobody waits. */
 static bool take_value(reading *r, size_t at, shared_reply *reply)
 {
     shared_fetch *f = r->fetch;
     shared_store *store = r->store;
-    if (store->fetched_bytes + reply->size > store->options.most_bytes) {
+    if (f->is_abandoned || store->fetched_bytes + reply->size > store->options.most_bytes) {
         return false;
     }
     f->values[f->n_values++] = (shared_value){reply->bytes, reply->size};
@@ -121,11 +122,13 @@ static bool take_values(reading *r, size_t at, size_t n)
 {
     shared_fetch *f = r->fetch;
     bool goes_on = true;
+    r->was_damaged = false;
     for (size_t i = 0; i < n; i++) {
         shared_reply *reply = &r->replies[i];
         const bool is_there = reply->kind != SHARED_NOTHING; /* else it went in between */
         const bool is_whole = is_there && is_session(reply);
         if (is_there && !is_whole) {
+            r->was_damaged = true;
             shared_store_reject(r->store, &f->first, &f->names[at + i]);
         }
         r->value_bytes = is_whole ? reply->size : r->value_bytes;
@@ -152,6 +155,27 @@ static size_t choose_batch(const reading *r)
     return n < 2 ? 2 : n > MOST_VALUES ? MOST_VALUES : (size_t)n;
 }
 
+/*
+ * Behind a damaged value others may be so too, and what is there is not sent again: all that could not be looked at goes,
+ * and is written anew by who reads this prompt now.
+ */
+static void delete_unseen(reading *r, size_t at, size_t end)
+{
+    pthread_mutex_lock(&r->store->lock);
+    for (; at < end; at++) {
+        shared_store_delete(r->store, &r->fetch->first, &r->fetch->names[at]);
+    }
+    pthread_mutex_unlock(&r->store->lock);
+}
+
+/* Does a block take longer to come than its share of the time? Then reading the rest is faster. */
+static bool is_too_slow(const reading *r)
+{
+    const shared_fetch *f = r->fetch;
+    return r->bytes_per_second > 0 && (double)r->value_bytes / r->bytes_per_second >
+                                          (f->until - f->asked) / (double)f->n;
+}
+
 static cellar_status get_values(reading *r, size_t first, size_t end)
 {
     for (size_t at = first; at < end;) {
@@ -174,10 +198,14 @@ static cellar_status get_values(reading *r, size_t first, size_t end)
             r->bytes_per_second = mix(r->bytes_per_second,
                                       (double)(r->fetch->bytes - had) / seconds);
         }
+        at += n;
         if (!goes_on) {
+            delete_unseen(r, at, r->was_damaged ? end : at);
             return CELLAR_OK;
         }
-        at += n;
+        if (at < end && is_too_slow(r)) {
+            return CELLAR_BUSY;
+        }
     }
     return CELLAR_OK;
 }

@@ -274,6 +274,7 @@ shared_fetch *shared_store_fetch(shared_store *store, const shared_name *first,
         memcpy(f->names, names, n * sizeof *names);
         f->n = n;
         f->wants_longest = wants_longest;
+        f->asked = job_now();
         f->until = until;
         f->n_holders = 2;
         if (store->fetches == NULL) {
@@ -300,6 +301,17 @@ bool shared_store_poll(shared_store *store, shared_fetch *fetch, const shared_va
     *n = is_done ? fetch->n_values : 0;
     *at = is_done ? fetch->at : 0;
     return is_done;
+}
+
+void shared_store_cut(shared_store *store, shared_fetch *fetch, const shared_value **values,
+                      size_t *n, size_t *at)
+{
+    pthread_mutex_lock(&store->lock);
+    fetch->is_abandoned = true; /* the reader adds nothing more */
+    *values = fetch->values;
+    *n = fetch->n_values;
+    *at = fetch->at;
+    pthread_mutex_unlock(&store->lock);
 }
 
 void shared_store_release(shared_store *store, shared_fetch *fetch)

@@ -27,7 +27,7 @@ typedef struct shared_store_options {
 
 typedef struct shared_counters {
     uint64_t n_fetches, n_hits; /* prompts that were looked up; of which something came */
-    uint64_t n_late;            /* looked up, and given up when their time was over */
+    uint64_t n_late;            /* looked up, and given up: time was over, or would not do */
     uint64_t n_skipped;         /* not looked up: reading them again is faster */
     uint64_t n_refused;         /* not looked up: the store is gone, or too many wait */
     uint64_t n_read, bytes_read, n_written, bytes_written; /* values */
@@ -72,6 +72,10 @@ shared_fetch *shared_store_fetch(shared_store *store, const shared_name *first,
 /* Has it ended? *values [*n] are its own then; the first of them is that of names[*at]. */
 bool shared_store_poll(shared_store *store, shared_fetch *fetch, const shared_value **values,
                        size_t *n, size_t *at);
+
+/* Its time is over: no more is added, and what came so far is as by shared_store_poll. */
+void shared_store_cut(shared_store *store, shared_fetch *fetch, const shared_value **values,
+                      size_t *n, size_t *at);
 
 /* It is not wanted any more, ended or not. */
 void shared_store_release(shared_store *store, shared_fetch *fetch);
