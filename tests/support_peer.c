@@ -38,7 +38,7 @@ struct peer {
     pthread_mutex_t lock; /* of what is below */
     peer_mood mood;
     unsigned n_given; /* values, since the mood was set */
-    char other[64]; /* host:port */
+    char other[64];   /* host:port */
     item items[MOST_ITEMS];
     size_t n_items;
 };

@@ -172,8 +172,8 @@ static void delete_unseen(reading *r, size_t at, size_t end)
 static bool is_too_slow(const reading *r)
 {
     const shared_fetch *f = r->fetch;
-    return r->bytes_per_second > 0 && (double)r->value_bytes / r->bytes_per_second >
-                                          (f->until - f->asked) / (double)f->n;
+    return r->bytes_per_second > 0 &&
+           (double)r->value_bytes / r->bytes_per_second > (f->until - f->asked) / (double)f->n;
 }
 
 static cellar_status get_values(reading *r, size_t first, size_t end)
