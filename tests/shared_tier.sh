@@ -395,7 +395,7 @@ if echo " $parts " | grep -q ' balance '; then
                 -e "s/10\.0\.0\.1:8080/$(address a):$(port_of a)/" \
                 -e "s/10\.0\.0\.2:8080/$(address b):$(port_of b)/" \
                 -e "s/10\.0\.0\.3:8080/$(address c):$(port_of c)/" \
-                -e "s/inter 1s/inter 200ms/" >"$scratch/haproxy.cfg"
+                -e "s|/run/haproxy/cellar.sock|$scratch/door.sock|" -e "s/inter 1s/inter 200ms/" >"$scratch/haproxy.cfg"
         begin door hub haproxy -f "$scratch/haproxy.cfg"
         until_so inside hub curl -s -f -o /dev/null "http://$(address hub):$(port_of door)/health"
         is_sticky=yes
@@ -407,6 +407,28 @@ if echo " $parts " | grep -q ' balance '; then
         served() { metric "$1" shared_fetches_total; }
         check "conversations are shared out ($(served a) $(served b) $(served c))" \
             sh -c "[ $(served a) -gt 0 ] && [ $(served b) -gt 0 ] && [ $(served c) -gt 0 ]"
+        # Taken out at the door: its conversations go on elsewhere, and come back.
+        tell() {
+            python3 -c 'import socket, sys
+s = socket.socket(socket.AF_UNIX)
+s.connect(sys.argv[1])
+s.sendall((sys.argv[2] + "\n").encode())
+print(s.recv(4096).decode().strip())' "$scratch/door.sock" "$1"
+        }
+        ask_all() {
+            for key in k1 k2 k3 k4 k5 k6; do ask door "$(prompt "$key")" 4 $key || return 1; done
+        }
+        if command -v python3 >/dev/null 2>&1; then
+            n=$(metric a jobs_total)
+            tell 'set server cellars/one state drain' >"$scratch/told"
+            check "A is drained: all are answered" ask_all
+            check "by the others" sh -c "[ '$(metric a jobs_total)' = '$n' ] && [ ! '$(cat "$scratch/told")' ]"
+            tell 'set server cellars/one state ready' >/dev/null
+            ask_all
+            check "and comes back ($n requests before, $(metric a jobs_total) now)" sh -c "[ '$(metric a jobs_total)' -gt '$n' ]"
+        else
+            skip "no python3: nothing tells haproxy to drain"
+        fi
         # A rolling restart, while somebody asks without a pause.
         (
             n=0

@@ -134,8 +134,8 @@ static void say_shared(page_text *p, const scheduler_counters *counters)
     say(p, "cellar:shared_fetches_total", "counter", "Prompts looked up there.",
         (double)c->n_fetches);
     say(p, "cellar:shared_hits_total", "counter", "Of these, something came.", (double)c->n_hits);
-    say(p, "cellar:shared_late_total", "counter", "Of these, given up when their time was over.",
-        (double)c->n_late);
+    say(p, "cellar:shared_late_total", "counter",
+        "Of these, given up: no time, or reading was faster.", (double)c->n_late);
     say(p, "cellar:shared_skipped_total", "counter", "Prompts that are read again faster.",
         (double)c->n_skipped);
     say(p, "cellar:shared_refused_total", "counter", "Prompts not looked up: the store is gone.",
