@@ -1590,6 +1590,55 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_library_persist(cellar_library *
                                                                 uint64_t *n_bytes,
                                                                 cellar_error *error);
 
+/*
+ * Sharing between processes. A caller who has a store of its own, on a network say, carries parts of what
+ * was read from one library to another: export writes one, supply takes one in. Nothing is called
+ * back: the caller decides when it waits for its store, and on which thread; library and memory are only needed
+ * for the two calls. docs/shared-tier.md is such a store.
+ */
+
+/*
+ * Can a part hold a stretch of positions alone? True where every group attends to everything. Else (windows,
+ * states) a part is a whole beginning, and ends where a sequence can go on.
+ */
+CELLAR_API bool cellar_library_divides(const cellar_library *library);
+
+/*
+ * Write what has to be equal beside the tokens, the library's own facts included: bytes that are equal if and only if the
+ * keys are. For names in a store; the parts have the key in themselves as well. CELLAR_INVALID,
+ * CELLAR_NO_MEMORY; CELLAR_IO: the writer failed.
+ */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_library_write_key(const cellar_library *library,
+                                                                  const cellar_prefix_key *key,
+                                                                  const cellar_writer *writer,
+                                                                  cellar_error *error);
+
+/*
+ * Write tokens [from, to) of an entry that is in the cells, running or not: a session of one sequence with
+ * the key as facts and all tokens before `to` as its log. CELLAR_NOT_FOUND: no such entry; CELLAR_REFUSED:
+ * it is not in the cells, or (error->at: the largest place before it) cannot be gone on from at `to`;
+ * CELLAR_INVALID also: from > 0 where sequences do not divide. CELLAR_FULL, CELLAR_BUSY, CELLAR_NO_MEMORY;
+ * CELLAR_IO: the writer failed. Cost: a fork, and writing the rows.
+ */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_library_export(cellar_library *library,
+                                                               uint64_t entry, uint32_t from,
+                                                               uint32_t to,
+                                                               const cellar_writer *writer,
+                                                               cellar_error *error);
+
+/*
+ * Take a part in: bytes [size] from anywhere. It has to go on where the running sequence `seq` ends, or before, and
+ * to hold tokens that this is about to read (those of cellar_library_attach). Everything is checked as
+ * in cellar_load_session, every token is compared. *n_ready (may be NULL): how many tokens the sequence has read
+ * now. Retained sequences may be evicted to make room. CELLAR_CORRUPT, CELLAR_UNSUPPORTED, CELLAR_MISMATCH: the part is damaged, or of another
+ * model, key or text; CELLAR_INVALID also: there is a gap before it. CELLAR_FULL, CELLAR_BUSY,
+ * CELLAR_NO_MEMORY. The sequence is then as it was. Cost: loading the rows.
+ */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_library_supply(cellar_library *library,
+                                                               cellar_seq seq, const void *bytes,
+                                                               size_t size, uint32_t *n_ready,
+                                                               cellar_error *error);
+
 /* A sequence that the library knows. */
 typedef struct cellar_entry {
     uint64_t entry;     /* its number, > 0; never given twice */

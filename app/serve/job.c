@@ -70,7 +70,7 @@ size_t job_longest_prompt(const job_request *request)
 
 const char *job_source_name(job_source source)
 {
-    static const char *const names[] = {"none", "live", "ram", "disk"};
+    static const char *const names[] = {"none", "live", "ram", "disk", "shared"};
     return names[source];
 }
 

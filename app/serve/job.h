@@ -112,10 +112,11 @@ typedef enum job_source {
     JOB_SOURCE_NONE,
     JOB_SOURCE_LIVE,
     JOB_SOURCE_RAM,
-    JOB_SOURCE_DISK
+    JOB_SOURCE_DISK,
+    JOB_SOURCE_SHARED
 } job_source;
 
-/* As clients read it: "none", "live", "ram", "disk". */
+/* As clients read it: "none", "live", "ram", "disk", "shared". */
 const char *job_source_name(job_source source);
 
 /* What became of a choice. All of it is there when the choice has ended. */

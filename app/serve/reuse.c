@@ -176,7 +176,8 @@ static reuse_answer answer_of(const cellar_prefix *p, size_t most)
                           .diverged_at = p->reason == CELLAR_PREFIX_DIVERGED ? p->diverged_at : -1,
                           .n_coming = p->coming < most ? p->coming : most,
                           .coming = p->coming_seq,
-                          .is_in_cells = p->source == CELLAR_PREFIX_FROM_CELLS};
+                          .is_in_cells = p->source == CELLAR_PREFIX_FROM_CELLS,
+                          .entry = p->entry};
 }
 
 static cellar_prefix find(const reuse *r, const char *owner, const char *salt,
@@ -244,18 +245,19 @@ void reuse_drop(reuse *r, reuse_entry *entry)
     unlink_entry(r, entry);
 }
 
-void reuse_retain(reuse *r, reuse_entry *entry, int64_t slot)
+uint64_t reuse_retain(reuse *r, reuse_entry *entry, int64_t slot)
 {
     uint64_t number = 0;
     if (!entry->is_in_library ||
         cellar_library_retain(r->library, entry->seq, &number, NULL) != CELLAR_OK) {
         reuse_drop(r, entry);
-        return;
+        return 0;
     }
     if (number != 0) {
         add_note(r, number, slot, entry);
     }
     unlink_entry(r, entry);
+    return number;
 }
 
 /* ---- room ----------------------------------------------------------------------------------- */
@@ -287,6 +289,37 @@ bool reuse_persist(reuse *r, uint64_t most_bytes)
 {
     uint64_t n = 0;
     return cellar_library_persist(r->library, most_bytes, &n, NULL) == CELLAR_OK && n > 0;
+}
+
+/* ---- parts ---------------------------------------------------------------------------------- */
+
+bool reuse_divides(const reuse *r)
+{
+    return cellar_library_divides(r->library);
+}
+
+bool reuse_write_key(const reuse *r, const char *owner, const char *salt,
+                     const cellar_writer *writer)
+{
+    const cellar_prefix_key key = key_of(r, owner, salt);
+    return cellar_library_write_key(r->library, &key, writer, NULL) == CELLAR_OK;
+}
+
+cellar_status reuse_export(reuse *r, uint64_t entry, size_t from, size_t to,
+                           const cellar_writer *writer, cellar_error *error)
+{
+    return cellar_library_export(r->library, entry, clamp(from), clamp(to), writer, error);
+}
+
+cellar_status reuse_supply(reuse *r, reuse_entry *entry, const void *bytes, size_t size, size_t *n)
+{
+    uint32_t n_ready = 0;
+    const cellar_status status = cellar_library_supply(r->library, entry->seq, bytes, size,
+                                                       &n_ready, NULL);
+    if (status == CELLAR_OK) {
+        *n = entry->n_told = n_ready;
+    }
+    return status;
 }
 
 /* ---- looking -------------------------------------------------------------------------------- */
@@ -344,6 +377,23 @@ static bool match(void *context, const cellar_entry *entry)
         l->is_found = true;
     }
     return !l->is_found;
+}
+
+static bool match_any(void *context, const cellar_entry *entry)
+{
+    looking *l = context;
+    if (entry->entry == l->entry) {
+        *l->out = *entry;
+        l->is_found = true;
+    }
+    return !l->is_found;
+}
+
+bool reuse_find(const reuse *r, uint64_t number, cellar_entry *out)
+{
+    looking l = {.entry = number, .out = out};
+    (void)!cellar_library_visit(r->library, match_any, &l, NULL);
+    return l.is_found;
 }
 
 uint64_t reuse_in_slot(const reuse *r, int64_t slot, cellar_entry *entry)
