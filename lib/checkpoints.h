@@ -29,12 +29,12 @@ typedef struct cl_checkpoints {
     cl_pool pool;
     cl_group *groups;
     uint32_t n_groups;
-    uint32_t n;          /* slots; 0: no group needs checkpoints */
-    cl_pin *pins;        /* [n][n_groups] */
-    bool *is_live;       /* [n] its pins are filled in */
-    uint32_t *suspended; /* [n] bit g: the open step took what it holds in group g */
-    uint32_t interval;   /* make one every so many positions; 0: only when told */
-    uint64_t n_dropped;  /* for want of room, ever */
+    uint32_t n;           /* slots; 0: no group needs checkpoints */
+    cl_pin *pins;         /* [n][n_groups] */
+    bool *is_live;        /* [n] its pins are filled in */
+    uint32_t *suspended;  /* [n] bit g: the open step took what it holds in group g */
+    uint32_t interval;    /* make one every so many positions; 0: only when told */
+    uint64_t n_dropped;   /* for want of room, ever */
     bool has_empty_lists; /* of sequences that have lost their last one */
     /* those that the open step will make if it is committed, from its end backwards */
     uint32_t *planned;      /* [n] tokens after which they stand */
