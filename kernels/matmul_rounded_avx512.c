@@ -41,10 +41,10 @@ typedef struct product {
     size_t x_bytes;
     float *y; /* of row 0 */
     size_t y_stride;
-    size_t first, last;                   /* rows */
-    size_t at, n;                         /* the stretch */
-    size_t row;                           /* the first of the tile */
-    __mmask16 is_there[GROUPS];           /* which of its rows exist */
+    size_t first, last;         /* rows */
+    size_t at, n;               /* the stretch */
+    size_t row;                 /* the first of the tile */
+    __mmask16 is_there[GROUPS]; /* which of its rows exist */
 } product;
 
 /* ---- activations ----------------------------------------------------------------------------- */
@@ -80,8 +80,8 @@ static void round_avx512(void *row, const float *x, size_t n, uint32_t n_tokens)
         const __m512 inverse = _mm512_set1_ps(LARGEST_ROUNDED / held);
         int32_t sum[2];
         foreach(half, 2) {
-            const __m512i whole =
-                _mm512_maskz_cvtps_epi32(is_finite ? 0xffff : 0, _mm512_mul_ps(number[half], inverse));
+            const __m512i whole = _mm512_maskz_cvtps_epi32(is_finite ? 0xffff : 0,
+                                                           _mm512_mul_ps(number[half], inverse));
             sum[half] = _mm512_reduce_add_epi32(whole);
             if (n_tokens <= CL_FEW_TOKENS)
                 put_few(to.high + at + 16 * half, to.low + at + 16 * half, whole);
@@ -235,8 +235,7 @@ ALWAYS_INLINE void multiply_block(int groups, int tokens, int size, int with_off
             float *const y = p->y + (token + (size_t)t) * p->y_stride + p->row + 16 * (size_t)g;
             __m512 some = _mm512_add_ps(_mm512_add_ps(lane[0][t][g], lane[1][t][g]),
                                         _mm512_add_ps(lane[2][t][g], lane[3][t][g]));
-            if (p->at > 0)
-                some = _mm512_add_ps(_mm512_maskz_loadu_ps(p->is_there[g], y), some);
+            if (p->at > 0) some = _mm512_add_ps(_mm512_maskz_loadu_ps(p->is_there[g], y), some);
             _mm512_mask_storeu_ps(y, p->is_there[g], some);
         }
 }
@@ -322,7 +321,6 @@ void cl_matmul_rounded_fill_avx512(cl_matmul_table *table)
 {
     table->round = round_avx512;
     table->is_rounding_faster = 1;
-#define FILL(name, number, block, block_bytes)                                                     \
-    table->multiply_rounded[number] = multiply_##name;
+#define FILL(name, number, block, block_bytes) table->multiply_rounded[number] = multiply_##name;
     WEIGHTS_OF_QUANTS(FILL)
 }

@@ -108,8 +108,8 @@ ALWAYS_INLINE void multiply(int type, const unsigned char *w, size_t row_bytes, 
             packed_unpack(type, &u, w + i * row_bytes + bytes_of(type, at), n);
             for (size_t t = 0; t < n_tokens; t++) {
                 const rounded token = rounded_in(x + t * x_bytes, n_in);
-                const float some =
-                    multiply_stretch(type, &u, &token, at, n, n_tokens <= CL_FEW_TOKENS);
+                const float some = multiply_stretch(type, &u, &token, at, n,
+                                                    n_tokens <= CL_FEW_TOKENS);
                 float *const to = y + t * y_stride + i;
                 *to = at == 0 ? some : *to + some;
             }
@@ -130,7 +130,6 @@ WEIGHTS_OF_QUANTS(DEFINE_TYPE)
 void cl_matmul_rounded_fill_scalar(cl_matmul_table *table)
 {
     table->round = round_scalar;
-#define FILL(name, number, block, block_bytes)                                                     \
-    table->multiply_rounded[number] = multiply_##name;
+#define FILL(name, number, block, block_bytes) table->multiply_rounded[number] = multiply_##name;
     WEIGHTS_OF_QUANTS(FILL)
 }

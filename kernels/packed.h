@@ -332,8 +332,8 @@ ALWAYS_INLINE void packed_decode(int type, float *to, const unsigned char *from,
     for (size_t i = 0; i < n; i += step, from += bytes_of(type, step)) {
         packed_unpack(type, &u, from, step);
         for (size_t l = 0; l < step; l++) {
-            const float whole =
-                type == CL_WEIGHT_MXFP4 ? mxfp4_levels[u.quant[l]] : (float)u.quant[l];
+            const float whole = type == CL_WEIGHT_MXFP4 ? mxfp4_levels[u.quant[l]]
+                                                        : (float)u.quant[l];
             const float number = u.scale[l / part] * whole;
             to[i + l] = has_offset(type) ? number + u.offset[l / part] : number;
         }

@@ -143,16 +143,15 @@ ALWAYS_INLINE void load_small(int type, four_parts *to, const few *f, size_t at,
     const unsigned char *block[FEW_ROWS][4];
     foreach(r, FEW_ROWS)
         foreach(p, 4)
-            block[r][p] =
-                f->row[r] + at + bytes_of(type, QUANTS) * ((size_t)p < n ? (size_t)p : n - 1);
+            block[r][p] = f->row[r] + at +
+                          bytes_of(type, QUANTS) * ((size_t)p < n ? (size_t)p : n - 1);
     foreach(r, FEW_ROWS) {
         to->weight[r] = two_blocks(type, block[r][0], block[r][1]);
         to->weight[FEW_ROWS + r] = two_blocks(type, block[r][2], block[r][3]);
     }
     const __m512i first = first_bytes((const unsigned char *const(*)[4])block);
-    to->scale = type == CL_WEIGHT_MXFP4
-                    ? exponents(_mm512_and_si512(first, _mm512_set1_epi32(255)))
-                    : halves_to_floats(first);
+    to->scale = type == CL_WEIGHT_MXFP4 ? exponents(_mm512_and_si512(first, _mm512_set1_epi32(255)))
+                                        : halves_to_floats(first);
     if (has_offset(type)) to->offset = halves_to_floats(_mm512_srli_epi32(first, 16));
 }
 
@@ -161,8 +160,7 @@ ALWAYS_INLINE void load_small(int type, four_parts *to, const few *f, size_t at,
 /* Four numbers of each row: lane 4 p + r. */
 ALWAYS_INLINE __m512 by_part(const float *a, const float *b, const float *c, const float *d)
 {
-    const __m512i order =
-        _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     const __m256 low = _mm256_set_m128(_mm_load_ps(b), _mm_load_ps(a));
     const __m256 high = _mm256_set_m128(_mm_load_ps(d), _mm_load_ps(c));
     return _mm512_permutexvar_ps(order, _mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1));
@@ -176,9 +174,8 @@ ALWAYS_INLINE __m512i quants_of_64(int type, const unpacked *u, const unsigned c
         return _mm512_and_si512(_mm512_srlv_epi16(bytes, words_of(0, 4)), _mm512_set1_epi8(15));
     }
     const __m512i quants = _mm512_load_si512(u->quant + at);
-    return zero_of(type) == 0
-               ? quants
-               : _mm512_add_epi8(quants, _mm512_set1_epi8((char)zero_of(type)));
+    return zero_of(type) == 0 ? quants
+                              : _mm512_add_epi8(quants, _mm512_set1_epi8((char)zero_of(type)));
 }
 
 /* Four parts from number `at` of the block on. */
@@ -191,11 +188,10 @@ ALWAYS_INLINE void load_large(int type, four_parts *to, const unpacked *u,
         if (part_of(type) == 32)
             to->weight[FEW_ROWS + r] = quants_of_64(type, &u[r], block[r], at + 64);
     }
-    to->scale =
-        by_part(u[0].scale + part, u[1].scale + part, u[2].scale + part, u[3].scale + part);
+    to->scale = by_part(u[0].scale + part, u[1].scale + part, u[2].scale + part, u[3].scale + part);
     if (has_offset(type))
-        to->offset =
-            by_part(u[0].offset + part, u[1].offset + part, u[2].offset + part, u[3].offset + part);
+        to->offset = by_part(u[0].offset + part, u[1].offset + part, u[2].offset + part,
+                             u[3].offset + part);
 }
 
 /* ---- products -------------------------------------------------------------------------------- */
@@ -262,33 +258,29 @@ ALWAYS_INLINE __m512 multiply_parts(int type, __m512 lanes, const four_parts *w,
     const rounded x = rounded_in(f->x + token * f->x_bytes, f->n_in);
     __m512i sum;
     if (part_of(type) == 16) {
-        sum = fold_rows(w->weight, _mm512_loadu_si512(x.high + at),
-                        _mm512_loadu_si512(x.low + at));
+        sum = fold_rows(w->weight, _mm512_loadu_si512(x.high + at), _mm512_loadu_si512(x.low + at));
     } else {
         const __mmask64 one = n < 2 ? 0xffffffff : ~(__mmask64)0;
         const __mmask64 two = n < 3 ? 0 : n < 4 ? 0xffffffff : ~(__mmask64)0;
         const __m512i first = fold_rows(w->weight, _mm512_maskz_loadu_epi8(one, x.high + at),
                                         _mm512_maskz_loadu_epi8(one, x.low + at));
-        const __m512i second =
-            fold_rows(w->weight + FEW_ROWS, _mm512_maskz_loadu_epi8(two, x.high + at + 64),
-                      _mm512_maskz_loadu_epi8(two, x.low + at + 64));
+        const __m512i second = fold_rows(w->weight + FEW_ROWS,
+                                         _mm512_maskz_loadu_epi8(two, x.high + at + 64),
+                                         _mm512_maskz_loadu_epi8(two, x.low + at + 64));
         sum = _mm512_add_epi32(_mm512_shuffle_i32x4(first, second, 0x88),
                                _mm512_shuffle_i32x4(first, second, 0xdd));
     }
-    if (zero_of(type) != 0)
-        sum = _mm512_sub_epi32(sum, sum_of_zeros(type, x.sum16 + at / 16, n));
-    const __m512 scale =
-        part_of(type) == 16
-            ? in_places(x.scale + at / QUANTS, 2, _mm512_srli_epi32(places(1, 0), 1))
-            : in_places(x.scale + at / QUANTS, n, places(1, 0));
+    if (zero_of(type) != 0) sum = _mm512_sub_epi32(sum, sum_of_zeros(type, x.sum16 + at / 16, n));
+    const __m512 scale = part_of(type) == 16 ? in_places(x.scale + at / QUANTS, 2,
+                                                         _mm512_srli_epi32(places(1, 0), 1))
+                                             : in_places(x.scale + at / QUANTS, n, places(1, 0));
     const __mmask16 mask = (__mmask16)((1u << 4 * n) - 1);
     lanes = _mm512_mask3_fmadd_ps(_mm512_cvtepi32_ps(sum), _mm512_mul_ps(w->scale, scale), lanes,
                                   mask);
     if (has_offset(type)) {
-        const float *const sums =
-            part_of(type) == 16 ? x.weighted16 + at / 16 : x.weighted32 + at / QUANTS;
-        lanes =
-            _mm512_mask3_fmadd_ps(w->offset, in_places(sums, n, places(1, 0)), lanes, mask);
+        const float *const sums = part_of(type) == 16 ? x.weighted16 + at / 16
+                                                      : x.weighted32 + at / QUANTS;
+        lanes = _mm512_mask3_fmadd_ps(w->offset, in_places(sums, n, places(1, 0)), lanes, mask);
     }
     return lanes;
 }
@@ -345,9 +337,8 @@ ALWAYS_INLINE void multiply_few_stretch(int type, __m512 *lanes, int tokens, con
 ALWAYS_INLINE __m128 end_of_stretch(__m512 lanes)
 {
     const __m256 low = _mm512_castps512_ps256(lanes), high = _mm512_extractf32x8_ps(lanes, 1);
-    return _mm_add_ps(
-        _mm_add_ps(_mm256_castps256_ps128(low), _mm256_extractf128_ps(low, 1)),
-        _mm_add_ps(_mm256_castps256_ps128(high), _mm256_extractf128_ps(high, 1)));
+    return _mm_add_ps(_mm_add_ps(_mm256_castps256_ps128(low), _mm256_extractf128_ps(low, 1)),
+                      _mm_add_ps(_mm256_castps256_ps128(high), _mm256_extractf128_ps(high, 1)));
 }
 
 /* `mask` says which of the rows there are; y is row 0 of token 0. Constants: type, tokens. */
@@ -374,8 +365,8 @@ ALWAYS_INLINE void multiply_few_rows(int type, int tokens, const few *f, float *
 
 /* Rows are read from memory once: those read for the first tokens are in the cache for the others. */
 ALWAYS_INLINE void multiply_few(int type, const unsigned char *w, size_t row_bytes, size_t n_in,
-                                size_t first, size_t last, const char *x, size_t n_tokens,
-                                float *y, size_t y_stride)
+                                size_t first, size_t last, const char *x, size_t n_tokens, float *y,
+                                size_t y_stride)
 {
     few f = {.n_in = n_in, .x_bytes = cl_rounded_bytes(n_in), .to_next = FEW_ROWS * row_bytes};
     for (size_t i = first; i < last; i += FEW_ROWS) {

@@ -90,8 +90,8 @@ static void multiply_part(void *argument, uint32_t part, uint32_t n_parts)
             multiply(w->data, w->row_bytes, w->n_in, first, last, job->c->rounded, job->n_tokens,
                      p->y, w->n_out);
         } else {
-            job->c->table->weight[w->type].matmul(w->data, w->row_bytes, w->n_in, first, last,
-                                                  p->x, w->n_in, job->n_tokens, p->y, w->n_out);
+            job->c->table->weight[w->type].matmul(w->data, w->row_bytes, w->n_in, first, last, p->x,
+                                                  w->n_in, job->n_tokens, p->y, w->n_out);
         }
         add_to_rows(job->c->table, p, first, last, job->n_tokens);
         if (job->activation != NULL && i == job->n - 1) {
@@ -117,8 +117,7 @@ static void round_inputs(multiply_job *job)
     for (uint32_t i = 0; i < job->n; i++) {
         const block_weight *w = &job->products[i].linear->weight;
         if (rounded_product(job->c, w) != NULL) {
-            job->c->workers->work =
-                (uint64_t)w->n_in * job->n_tokens * MULTIPLICATIONS_OF_ROUNDING;
+            job->c->workers->work = (uint64_t)w->n_in * job->n_tokens * MULTIPLICATIONS_OF_ROUNDING;
             block_workers_run(job->c->workers, round_part, job);
             return;
         }
@@ -141,7 +140,8 @@ void block_multiply(const block_context *c, const block_product *products, uint3
                     uint32_t n_tokens)
 {
     for (uint32_t first = 0, end; first < n; first = end) {
-        for (end = first + 1; end < n && (c->rounded == NULL || products[end].x == products[first].x);) {
+        for (end = first + 1;
+             end < n && (c->rounded == NULL || products[end].x == products[first].x);) {
             end++;
         }
         multiply_job job = {

@@ -85,12 +85,13 @@ static cellar_status make_buffers(engine *e, cellar_error *error)
     block_context *c = &e->context;
     const model *m = e->model;
     const uint64_t embd = m->n_embd;
-    const uint64_t rounded_width =
-        e->table.is_rounding_faster ? cl_rounded_bytes(m->longest) / sizeof(float) : 0;
+    const uint64_t rounded_width = e->table.is_rounding_faster
+                                       ? cl_rounded_bytes(m->longest) / sizeof(float)
+                                       : 0;
     const uint64_t widths[N_BUFFERS] = {
-        embd,    embd,          embd, m->scratch,
-        m->kept, rounded_width, 1,    WANTED_WIDTH,
-        m->encoder == NULL ? 0 : POINTER_WIDTH};
+        embd,       embd,         embd,
+        m->scratch, m->kept,      rounded_width,
+        1,          WANTED_WIDTH, m->encoder == NULL ? 0 : POINTER_WIDTH};
     float *rounded, *tokens, *wanted, *encodings;
     float **buffers[N_BUFFERS] = {&c->x,    &c->h,   &c->added, &c->scratch, &c->kept,
                                   &rounded, &tokens, &wanted,   &encodings};
