@@ -152,6 +152,9 @@ cellar_status engine_create(const model *m, const engine_options *options, engin
     } else {
         cl_matmul_fill(&e->table, options->cpu_mask);
     }
+    if (options->is_exact) {
+        e->table.is_rounding_faster = 0;
+    }
     cellar_status status;
     if ((status = threads_create(options->n_threads, &e->workers.threads, error)) != CELLAR_OK ||
         (status = engine_make_memory(m, options, &e->workers, &e->memory, error)) != CELLAR_OK ||
