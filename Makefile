@@ -1,4 +1,5 @@
-# Cellar: build, test, install. GNU make 4.3 or newer; one file, no configure, no recursion.
+# Cellar: build and test; packaging/packaging.mk, which is included, installs and packs. GNU make 4.3 or newer; no
+# configure, no recursion.
 #
 #   make                       the program and both libraries
 #   make run                   install what is missing, build, tell a story
@@ -247,7 +248,7 @@ corpora := $(foreach f,$(fuzzers),$(if $(wildcard fuzz/corpus/$(f)/*),$(OUT)/fuz
 test_programs := $(addprefix $(OUT)/,$(units) $(filter-out %/replay,$(mains))) $(headers) $(corpora)
 test_scripts := $(if $(filter %/replay,$(mains)),$(wildcard tests/golden.sh)) \
 	$(if $(program),$(wildcard tests/cli/cli.sh)) $(if $(examples),$(wildcard tests/examples.sh tests/embedding.sh)) \
-	$(wildcard tests/ggml.sh tests/pages.sh tests/python.sh)
+	$(if $(program),$(wildcard tests/clients.sh)) $(wildcard tests/ggml.sh tests/pages.sh tests/python.sh)
 needed_by_scripts := $(program) $(OUT)/libcellar.so $(addprefix $(OUT)/,$(filter %/replay,$(mains)) $(examples))
 twice := $(filter %/scenarios %/golden.sh,$(test_programs) $(test_scripts))
 chosen = $(if $(ONLY),$(foreach t,$(1),$(if $(filter $(ONLY),$(basename $(notdir $(t)))),$(t))),$(1))
@@ -272,16 +273,13 @@ check: $(test_needs) $(if $(is_default),$(if $(ONLY),,links))
 
 test: check
 
-.PHONY: symbols installcheck lint format valgrind nightly programs aarch64-check
+.PHONY: symbols lint format valgrind nightly programs aarch64-check
 symbols: $(libraries) $(OUT)/libapp.a
 	@OUT=$(OUT) tests/symbols.sh
 
 # With a cross compiler and an emulator; installs nothing, and says so where one of them is missing.
 aarch64-check:
 	@MAKE="$(MAKE)" tests/aarch64.sh
-
-installcheck: all
-	@OUT=$(OUT) MAKE="$(MAKE)" CC="$(CC)" CXX="$(CXX)" SANITIZERS="$(SANITIZERS)" tests/install.sh
 
 lint:
 	@tools/lint.sh
@@ -311,38 +309,19 @@ bench: $(program) $(if $(is_default),links)
 fuzz: $(fuzz_programs)
 	@OUT=$(OUT) TIME=$(TIME) tools/fuzz.sh $(fuzzers)
 
-# ---- running and installing ------------------------------------------------------------------------
+# ---- running ---------------------------------------------------------------------------------------
 
 run: all
 	$(Q)$(EXEC) $(OUT)/cellar run -p $(call quoted,$(PROMPT)) $(if $(N),-n $(N))
 
-.PHONY: install-dependencies install uninstall clean help where
+.PHONY: install-dependencies clean help where
 install-dependencies:
 	@CC="$(CC)" tools/install_dependencies.sh $(if $(filter test,$(MAKECMDGOALS)),test,run)
 
-install: all
-	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/include" "$(DESTDIR)$(LIBDIR)/pkgconfig" \
-		"$(DESTDIR)$(PREFIX)/share/man/man1"
-	install -m 755 $(OUT)/cellar "$(DESTDIR)$(PREFIX)/bin/cellar"
-	install -m 644 include/cellar.h include/cellar.hpp "$(DESTDIR)$(PREFIX)/include"
-	install -m 644 $(OUT)/libcellar.a "$(DESTDIR)$(LIBDIR)/libcellar.a"
-	install -m 755 $(OUT)/libcellar.so.$(VERSION) "$(DESTDIR)$(LIBDIR)/libcellar.so.$(VERSION)"
-	ln -sf libcellar.so.$(VERSION) "$(DESTDIR)$(LIBDIR)/libcellar.so.$(SOVERSION)"
-	ln -sf libcellar.so.$(SOVERSION) "$(DESTDIR)$(LIBDIR)/libcellar.so"
-	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@VERSION@|$(VERSION)|' \
-		packaging/cellar.pc.in >"$(DESTDIR)$(LIBDIR)/pkgconfig/cellar.pc"
-	chmod 644 "$(DESTDIR)$(LIBDIR)/pkgconfig/cellar.pc"
-	install -m 644 docs/man/cellar.1 "$(DESTDIR)$(PREFIX)/share/man/man1/cellar.1"
-
-uninstall:
-	rm -f "$(DESTDIR)$(PREFIX)/bin/cellar" "$(DESTDIR)$(PREFIX)/include/cellar.h" \
-		"$(DESTDIR)$(PREFIX)/include/cellar.hpp" \
-		"$(DESTDIR)$(LIBDIR)/libcellar.a" "$(DESTDIR)$(LIBDIR)/libcellar.so.$(VERSION)" \
-		"$(DESTDIR)$(LIBDIR)/libcellar.so.$(SOVERSION)" "$(DESTDIR)$(LIBDIR)/libcellar.so" \
-		"$(DESTDIR)$(LIBDIR)/pkgconfig/cellar.pc" "$(DESTDIR)$(PREFIX)/share/man/man1/cellar.1"
-
 clean:
 	rm -rf $(BUILD)
+
+include packaging/packaging.mk
 
 # The folder of this configuration, for scripts: make -s where SANITIZE=thread
 where:
@@ -363,8 +342,9 @@ make lint             format, whitespace, include directions, lengths
 make format           let clang-format 14 write what lint would complain about
 make programs         build everything there is, tests and measurements too
 make nightly          the long tests
-make install          DESTDIR= PREFIX=/usr/local LIBDIR=PREFIX/lib
+make install          DESTDIR= PREFIX=/usr/local LIBDIR=PREFIX/lib; docs/packaging.md says what
 make uninstall        remove what install put there
+make dist             build/cellar-VERSION.tar.xz, the same bytes each time
 make clean            remove build/
 make where            print the folder of this configuration
 

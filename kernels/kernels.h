@@ -106,6 +106,13 @@ typedef struct cl_kernels {
     void (*rows_f16_from_f32)(uint16_t *to, const float *from, size_t n);
     void (*rows_f32_from_f16)(float *to, const uint16_t *from, size_t n);
 
+    /*
+     * to[i] = byte i % 4 of `pattern` (the lowest first) for i < n, written past the caches where the
+     * instruction set can: for arrays that they cannot hold and that nothing reads at once. What was
+     * written is in order with the caller's later stores.
+     */
+    void (*rows_fill_past)(void *to, uint32_t pattern, size_t n);
+
     /* The ways rows can be stored, by CL_ROW_*. */
     cl_row_codec codec[CL_ROW_TYPES];
 

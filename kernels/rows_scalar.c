@@ -69,8 +69,18 @@ static void rows_f32_from_f16(float *to, const uint16_t *from, size_t n)
     decode_f16(to, from, n);
 }
 
+static void rows_fill_past(void *to, uint32_t pattern, size_t n)
+{
+    unsigned char block[64], *bytes = to;
+    for (size_t i = 0; i < sizeof block; i++)
+        block[i] = (unsigned char)(pattern >> 8 * (i % 4));
+    for (size_t done = 0; done < n; done += sizeof block)
+        memcpy(bytes + done, block, n - done < sizeof block ? n - done : sizeof block);
+}
+
 void cl_rows_fill_scalar(cl_kernels *table)
 {
+    table->rows_fill_past = rows_fill_past;
     table->rows_f16_from_f32 = rows_f16_from_f32;
     table->rows_f32_from_f16 = rows_f32_from_f16;
     table->codec[CL_ROW_F32] = (cl_row_codec){1, 4, encode_f32, decode_f32};

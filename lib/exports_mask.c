@@ -1,9 +1,11 @@
 /*
  * exports_mask.c: what each token of a micro-batch sees, as dense arrays: masks and buckets.
  *
- * A row is first filled with "not seen"; then the runs of the token's sequence are clipped to what
- * the token sees, which is at most three ranges of positions (sinks, the window, and for layers
- * that look ahead the sinks in front of it), and each stretch that is left is written at once:
+ * The runs of the token's sequence are clipped to what the token sees, which is at most three ranges
+ * of positions (sinks, the window, and for layers that look ahead the sinks in front of it). The few
+ * stretches of cells that are left are noted, and the row is written once, from its beginning to its
+ * end. With many of them, and where more than zeros is written, the row is first filled with "not
+ * seen", and each stretch is written when it is found:
  *
  *     seen        positions 6 .. 9          runs  {pos 0, cell 40, len 8} {pos 8, cell 3, len 2}
  *     row         . . . 0 0 . . .  . . . . . . 0 0 . . .
@@ -27,8 +29,23 @@ typedef enum mask_content {
     CONTENT_BUCKETS    /* and 0 where nothing is seen */
 } mask_content;
 
+/*
+ * The stretches of a row of zeros, by cell, until there are too many of them: with these the row is
+ * written once, from its first byte to its last, instead of being cleared first.
+ */
+enum { MOST_STRETCHES = 64 };
+typedef struct mask_stretches {
+    uint32_t n;
+    bool is_open; /* what is seen is noted; false: it is written at once */
+    struct {
+        uint32_t begin, end;
+    } items[MOST_STRETCHES];
+} mask_stretches;
+
 typedef struct mask_row {
     const cl_export *export;
+    mask_stretches *stretches;
+    bool is_past_caches; /* the mask is larger than they are */
     mask_content content;
     cellar_type type; /* of a mask */
     bool is_2d;
@@ -43,6 +60,9 @@ typedef struct mask_row {
 #define F32_NOT_SEEN 0xff800000u
 #define F16_NOT_SEEN 0xfc00u
 #define F16_FARTHEST 65504
+
+/* Bytes of a mask that is not written into caches: they hold less, or hold it at the cost of all else. */
+#define PAST_CACHES ((uint64_t)16 << 20)
 
 static size_t element_size(mask_content content, cellar_type type)
 {
@@ -127,10 +147,63 @@ static void write_buckets(const mask_row *r, size_t at, const cl_run *seen)
     }
 }
 
+/* Elements [begin, end) of a row of zeros become seen or not. */
+static void fill(const mask_row *r, uint32_t begin, uint32_t end, bool is_seen)
+{
+    size_t size = element_size(r->content, r->type);
+    unsigned char *to = r->row + begin * size;
+    const uint32_t f16 = F16_NOT_SEEN << 16 | F16_NOT_SEEN;
+    const uint32_t word = is_seen ? 0 : r->type == CELLAR_F16 ? f16 : F32_NOT_SEEN;
+    if (begin >= end) return;
+    if (r->is_past_caches) {
+        r->export->memory->kernels.rows_fill_past(to, word, (end - begin) * size);
+    } else if (is_seen) {
+        memset(to, 0, (end - begin) * size);
+    } else {
+        memcpy(to, &word, size);
+        repeat(to, size, end - begin);
+    }
+}
+
+/* The row is written: what was noted, and between that what is not seen. Stretches may overlap. */
+static void close_row(const mask_row *r)
+{
+    const mask_stretches *s = r->stretches;
+    uint32_t done = 0;
+    for (uint32_t i = 0; i < s->n; i++) {
+        fill(r, done, s->items[i].begin, false);
+        if (s->items[i].begin > done) done = s->items[i].begin;
+        fill(r, done, s->items[i].end, true);
+        if (s->items[i].end > done) done = s->items[i].end;
+    }
+    fill(r, done, r->n_kv, false);
+}
+
+/* false: there are too many, the row has been written so far, and from now on each is written at once. */
+static bool note_stretch(const mask_row *r, uint32_t begin, uint32_t end)
+{
+    mask_stretches *s = r->stretches;
+    if (s->n == MOST_STRETCHES) {
+        s->is_open = false;
+        clear_row(r);
+        for (uint32_t i = 0; i < s->n; i++)
+            memset(r->row + s->items[i].begin * element_size(r->content, r->type), 0,
+                   (s->items[i].end - s->items[i].begin) * element_size(r->content, r->type));
+        return false;
+    }
+    uint32_t i = s->n++;
+    for (; i > 0 && s->items[i - 1].begin > begin; i--)
+        s->items[i] = s->items[i - 1];
+    s->items[i].begin = begin;
+    s->items[i].end = end;
+    return true;
+}
+
 static void write_stretch(const mask_row *r, const cl_run *seen)
 {
     size_t at = seen->cell - r->first_cell, size = element_size(r->content, r->type);
     assert(seen->cell >= r->first_cell && at + seen->len <= r->n_kv);
+    if (r->stretches->is_open && note_stretch(r, (uint32_t)at, (uint32_t)(at + seen->len))) return;
     if (r->content == CONTENT_ZEROS)
         memset(r->row + at * size, 0, seen->len * size);
     else if (r->content == CONTENT_DISTANCES)
@@ -234,11 +307,14 @@ static void write_row(const mask_row *r, const cl_export_held *held, uint32_t to
     int64_t limit = export->layer->is_causal ? (int64_t)r->q + 1 : INT64_MAX;
     int64_t n_sinks = window->kind == CELLAR_WINDOW_NONE ? 0 : window->n_sinks;
     if (end < INT64_MAX) end++;
-    clear_row(r);
+    r->stretches->n = 0;
+    r->stretches->is_open = r->content == CONTENT_ZEROS;
+    if (!r->stretches->is_open) clear_row(r);
     write_range(r, held, 0, smaller(first, smaller(n_sinks, limit)));
     write_range(r, held, first, smaller(end, limit));
     write_range(r, held, end, smaller(n_sinks, limit));
     if (r->is_2d) write_position(r, held, token);
+    if (r->stretches->is_open) close_row(r);
 }
 
 static void write_rows(const cl_export *export, const cl_export_streams *streams,
@@ -246,7 +322,12 @@ static void write_rows(const cl_export *export, const cl_export_streams *streams
 {
     uint32_t begin = export->step->segment_begin[export->ubatch];
     uint32_t n_segments = export->step->segment_begin[export->ubatch + 1] - begin;
+    mask_stretches stretches;
     mask_row r = {.export = export,
+                  .stretches = &stretches,
+                  .is_past_caches = (uint64_t)n_kv * export->n_tokens *
+                                        element_size(content, type) >=
+                                    PAST_CACHES,
                   .content = content,
                   .type = type,
                   .is_2d = export->group->sequences.cells.points != NULL,

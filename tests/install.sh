@@ -5,7 +5,8 @@
 #
 # The program is compiled in a folder of its own with nothing but what pkg-config says, once against the
 # shared and once against the static library (and as C++, plain and through
-# cellar.hpp), and has to remember and forget some tokens.
+# cellar.hpp), and has to remember and forget some tokens. The same by CMake's find_package, also after the
+# installation was moved elsewhere.
 # Then everything is uninstalled and nothing may be left. The last line counts; exit 1 if something failed.
 
 set -u
@@ -51,10 +52,15 @@ run_make() {
 try "make install DESTDIR=" run_make install
 
 for file in bin/cellar include/cellar.h include/cellar.hpp lib/somewhere/libcellar.a lib/somewhere/libcellar.so \
-    lib/somewhere/libcellar.so.0 lib/somewhere/pkgconfig/cellar.pc share/man/man1/cellar.1; do
+    lib/somewhere/libcellar.so.0 lib/somewhere/pkgconfig/cellar.pc lib/somewhere/cmake/cellar/cellarConfig.cmake \
+    lib/somewhere/cmake/cellar/cellarConfigVersion.cmake share/man/man1/cellar.1 \
+    share/bash-completion/completions/cellar share/zsh/site-functions/_cellar \
+    share/fish/vendor_completions.d/cellar.fish; do
     try "there is $file" test -s "$root$prefix/$file"
 done
 try "nothing installed mentions the scratch folder" sh -c "! grep -rlF '$scratch' '$root' --include=*.pc --include=*.h"
+try "nothing installed has a word left to be filled in" sh -c "! grep -rlE '@[A-Z_]+@' '$root' --include=*.pc --include=*.cmake"
+try "what is installed can be read by all" sh -c "test -z \"\$(find '$root' ! -type l ! -perm -444)\""
 try "the installed program runs" "$root$prefix/bin/cellar" --version
 
 cat >"$scratch/foreign.c" <<'END'
@@ -154,8 +160,42 @@ cd "$scratch" || exit 1
 }
 cd "$OLDPWD" || exit 1
 
+# ---- CMake
+
+cat >"$scratch/CMakeLists.txt" <<'END'
+cmake_minimum_required(VERSION 3.10)
+project(foreign C)
+find_package(cellar ${WANTED} REQUIRED COMPONENTS ${PARTS})
+add_executable(foreign foreign.c)
+target_link_libraries(foreign ${LINKED})
+END
+
+# cmake_builds FOLDER PREFIX LINKED PARTS WANTED: configure and build there, against what is installed in that prefix.
+cmake_builds() {
+    cmake -S "$scratch" -B "$scratch/$1" -DCMAKE_PREFIX_PATH="$2" -DLINKED="$3" -DPARTS="$4" -DWANTED="$5" \
+        -Dcellar_DIR="$2/${libdir#"$prefix"/}/cmake/cellar" -DCMAKE_C_COMPILER="${CC%% *}" -DCMAKE_C_FLAGS="$sanitizers" &&
+        cmake --build "$scratch/$1"
+}
+if command -v cmake >/dev/null 2>&1; then
+    own=$("$root$prefix/bin/cellar" version | sed -n '1s/cellar //p')
+    try "CMake builds with the shared library" cmake_builds by_shared "$root$prefix" cellar::cellar "" "$own"
+    try "what CMake built runs with the shared library" "$scratch/by_shared/foreign"
+    try "it needs the soname" sh -c "readelf -d '$scratch/by_shared/foreign' | grep -q 'NEEDED.*libcellar.so.0'"
+    try "CMake builds with the static library" cmake_builds by_static "$root$prefix" cellar::cellar static 0.1
+    try "what CMake built runs with the static library" "$scratch/by_static/foreign"
+    try "it needs no libcellar" sh -c "! readelf -d '$scratch/by_static/foreign' | grep -q libcellar"
+    try "CMake refuses a version that is to come" sh -c "! cmake -S '$scratch' -B '$scratch/later' -DLINKED=cellar::cellar \
+        -DWANTED=99.0 -Dcellar_DIR='$root$libdir/cmake/cellar' >/dev/null 2>&1"
+    mv "$root$prefix" "$scratch/moved"
+    try "CMake builds with an installation that was moved" cmake_builds by_moved "$scratch/moved" cellar::static "shared;static" ""
+    try "what CMake built from there runs" "$scratch/by_moved/foreign"
+    mv "$scratch/moved" "$root$prefix"
+else
+    skip "there is no cmake here"
+fi
+
 try "make uninstall" run_make uninstall
-left=$(find "$root" ! -type d)
+left=$(find "$root" ! -type d)$(find "$root" -type d -name "cellar*")
 try "nothing is left after make uninstall" test -z "$left"
 
 echo "$passed passed, $failed failed, $skipped skipped"

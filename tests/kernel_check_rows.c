@@ -247,6 +247,32 @@ static void halves_survive_the_way_there_and_back(check *c)
     }
 }
 
+/* Every size at every place within a line, and some long ones; the pattern has four different bytes. */
+static void every_byte_is_filled(check *c)
+{
+    const uint32_t pattern = 0x84c2a1f3;
+    for (size_t trial = 0; trial == 0 || size_of_trial(c, trial - 1) > 0; trial++) {
+        const size_t n = trial <= 200 ? trial : 1 + random_below(c, 5000);
+        const size_t alignment = (size_t)1 << trial % 7;
+        begin(c);
+        unsigned char *bytes = take(c, n + 3, alignment, OUTPUT);
+        seal(c);
+        for (size_t first = 0; first <= 3; first++) {
+            memset(bytes, 0x55, n + 3);
+            c->kernels.rows_fill_past(bytes + first, pattern, n);
+            for (size_t i = 0; i < n + 3; i++) {
+                const int is_outside = i < first || i >= first + n;
+                const unsigned char expected =
+                    is_outside ? 0x55 : (unsigned char)(pattern >> 8 * ((i - first) % 4));
+                if (bytes[i] != expected)
+                    check_fail(c, "byte %zu of %zu from %zu is %02x, must be %02x", i, n, first,
+                               bytes[i], expected);
+            }
+        }
+        verify(c);
+    }
+}
+
 #define OF(member) #member
 #define MEMBER(member) .kernel = OF(member), .offset = offsetof(cl_kernels, member), .type = -1
 
@@ -265,5 +291,7 @@ const test rows_tests[] = {
      .run = all_kinds_of_floats_become_halves},
     {MEMBER(rows_f16_from_f32), .aspect = "halves survive the way there and back",
      .run = halves_survive_the_way_there_and_back},
+    {MEMBER(rows_fill_past), .aspect = "fills every byte and no other",
+     .run = every_byte_is_filled},
 };
 const size_t n_rows_tests = sizeof rows_tests / sizeof *rows_tests;

@@ -158,6 +158,13 @@ static void floats_without_denormals(float *to, const uint16_t *from, size_t n)
         if ((from[i] & 0x7c00) == 0) to[i] = from[i] & 0x8000 ? -0.0f : 0.0f;
 }
 
+static void fill_without_turning(void *to, uint32_t pattern, size_t n)
+{
+    const size_t head = n < 8 ? n : 8 - (size_t)((uintptr_t)to & 7);
+    right.rows_fill_past(to, pattern, head);
+    right.rows_fill_past((unsigned char *)to + head, pattern, n - head);
+}
+
 /* ---- codecs and the Hadamard transform ------------------------------------------------------- */
 
 /* Quants for a scale that is not yet rounded to f16. */
@@ -456,6 +463,7 @@ void run_self_test(check *c, void (*report)(const char *name, const char *failur
     WRONG(kernels.rows_f16_from_f32, halves_truncated, "rows_f16_from_f32");
     WRONG(kernels.rows_f32_from_f16, floats_write_behind, "rows_f32_from_f16");
     WRONG(kernels.rows_f32_from_f16, floats_without_denormals, "rows_f32_from_f16");
+    WRONG(kernels.rows_fill_past, fill_without_turning, "rows_fill_past");
     WRONG(kernels.codec[CL_ROW_Q8_0].encode, q8_0_by_unrounded_scale, "encode_row_q8_0");
     WRONG(kernels.codec[CL_ROW_Q4_0].decode, q4_0_interleaved, "decode_row_q4_0");
     WRONG(kernels.codec[CL_ROW_Q5_0].decode, q5_0_without_fifth_bits, "decode_row_q5_0");

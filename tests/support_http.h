@@ -21,6 +21,7 @@ typedef struct served {
     char *template_text;
     engine *engine;
     http *http;
+    uint16_t port; /* of all that the client below needs this alone */
     server server;
     char *keys[2];
 } served;
@@ -56,6 +57,7 @@ void http_forget(http_answer *answer);
 
 /* By hand: connect, send bytes, read an answer to its end. Blocking; a read gives up after 300 seconds. */
 int http_connect(const served *its);
+int http_try_to_connect(const served *its); /* -1: nobody listens */
 void http_send(int socket, const char *bytes, size_t n);
 http_answer http_receive(int socket);
 

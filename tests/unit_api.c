@@ -117,7 +117,21 @@ static const row rows[] = {
     {"POST", "/health", "{}", 405, {"error.code#405"}},
     {"POST", "/completion", "{\"prompt\":", 400, {"error.type=invalid_request_error"}},
     {"POST", "/completion", "[1]", 400, {"error.type=invalid_request_error"}},
-    {"POST", "/v1/completions", "{\"prompt\":[\"a\",\"b\"]}", 400, {"error.param=prompt"}},
+    {"POST", "/v1/completions", "{\"prompt\":[\"a\",[]]}", 400, {"error.param=prompt"}},
+    {"POST", "/v1/completions", "{\"prompt\":[[5],6]}", 400, {"error.param=prompt"}},
+    {"POST", "/v1/completions", "{\"prompt\":[[5],[99999]]}", 400, {"error.param=prompt"}},
+    {"POST", "/v1/completions", "{\"prompt\":[[5],[[6]]]}", 400, {"error.param=prompt"}},
+    {"POST", "/v1/completions", "{\"prompt\":[\"a\",\"b\"],\"n\":65}", 400, {"error.param=prompt"}},
+    {"POST",
+     "/v1/completions",
+     "{\"prompt\":[[300]],\"max_tokens\":1}",
+     200,
+     {"choices.0.index#0", "choices.1!", "usage.prompt_tokens#1"}},
+    {"POST",
+     "/completion",
+     "{\"prompt\":[\"Once\",[1,300]],\"n_predict\":1}",
+     200,
+     {"0.index#0", "1.index#1", "0.content?text", "1.tokens_evaluated#2", "1.prompt?text", "2!"}},
     {"POST",
      "/v1/completions",
      "{\"prompt\":[\"a\"],\"max_tokens\":1}",
@@ -405,6 +419,91 @@ static void metrics_can_be_read(void **state)
     http_forget(&a);
 }
 
+/* ---- several prompts ------------------------------------------------------------------------ */
+
+#define SETTINGS "\"max_tokens\":12,\"temperature\":1,\"seed\":7"
+
+/* A list of prompts is answered as a request for each would be; here two choices of each of three. */
+static void several_prompts_are_as_many_requests(void **state)
+{
+    served *its = *state;
+    static const char *const prompts[] = {"\"Once upon a time\"", "[1,300,301,302]",
+                                          "\"The little dog\""};
+    char body[512], *texts[6];
+    json_int_t n_prompt = 0, n_written = 0;
+    for (int i = 0; i < 3; i++) {
+        snprintf(body, sizeof body, "{\"prompt\":%s,\"n\":2," SETTINGS "}", prompts[i]);
+        http_answer one = http_ask(its, "POST", "/v1/completions", NULL, body);
+        assert_int_equal(one.status, 200);
+        texts[2 * i] = strdup(json_text_at(one.json, "choices.0.text"));
+        texts[2 * i + 1] = strdup(json_text_at(one.json, "choices.1.text"));
+        n_prompt += json_number_at(one.json, "usage.prompt_tokens");
+        n_written += json_number_at(one.json, "usage.completion_tokens");
+        http_forget(&one);
+    }
+    for (int is_stream = 0; is_stream < 2; is_stream++) {
+        char *got[6];
+        snprintf(body, sizeof body, "{\"prompt\":[%s,%s,%s],\"n\":2,\"stream\":%s,%s" SETTINGS "}",
+                 prompts[0], prompts[1], prompts[2], is_stream ? "true" : "false",
+                 is_stream ? "\"stream_options\":{\"include_usage\":true}," : "");
+        http_answer all = http_ask(its, "POST", "/v1/completions", NULL, body);
+        assert_int_equal(all.status, 200);
+        json_t *usage = json_incref(json_object_get(all.json, "usage")), *event;
+        for (int i = 0; i < 6; i++) {
+            char place[32];
+            snprintf(place, sizeof place, "choices.%d.text", i);
+            got[i] = is_stream ? calloc(1, all.n_body) : strdup(json_text_at(all.json, place));
+        }
+        for (size_t i = 0; is_stream && (event = http_event_json(&all, i)) != NULL; i++) {
+            const json_int_t choice = json_number_at(event, "choices.0.index");
+            if (choice >= 0) {
+                assert_true(choice < 6);
+                strcat(got[choice], json_text_at(event, "choices.0.text"));
+            } else {
+                usage = json_incref(json_object_get(event, "usage"));
+            }
+            json_decref(event);
+        }
+        for (int i = 0; i < 6; i++) {
+            assert_string_equal(got[i], texts[i]);
+            free(got[i]);
+        }
+        assert_int_equal(json_number_at(usage, "prompt_tokens"), n_prompt);
+        assert_int_equal(json_number_at(usage, "completion_tokens"), n_written);
+        /* each was read before, but for its last token */
+        assert_int_equal(json_number_at(usage, "prompt_tokens_details.cached_tokens"),
+                         n_prompt - 3);
+        json_decref(usage);
+        http_forget(&all);
+    }
+    for (int i = 0; i < 6; i++) {
+        free(texts[i]);
+    }
+}
+
+/* One of several that is too long is the reason to refuse them all, with its figures. */
+static void one_of_several_prompts_may_be_too_long(void **state)
+{
+    served *its = *state;
+    char body[8192], *at = body;
+    at += sprintf(at, "{\"prompt\":[\"Once\",[300");
+    for (int i = 1; i < 1500; i++) {
+        at += sprintf(at, ",300");
+    }
+    sprintf(at, "]],\"max_tokens\":1}");
+    http_answer a = http_ask(its, "POST", "/v1/completions", NULL, body);
+    assert_int_equal(a.status, 400);
+    assert_string_equal(json_text_at(a.json, "error.type"), "exceed_context_size_error");
+    assert_int_equal(json_number_at(a.json, "error.n_prompt_tokens"), 1500);
+    http_forget(&a);
+    /* and a prompt that is an echo of each */
+    a = http_ask(its, "POST", "/v1/completions", NULL,
+                 "{\"prompt\":[\"Once\",\"Twice\"],\"echo\":true,\"max_tokens\":1}");
+    assert_int_equal(strncmp(json_text_at(a.json, "choices.0.text"), "Once", 4), 0);
+    assert_int_equal(strncmp(json_text_at(a.json, "choices.1.text"), "Twice", 5), 0);
+    http_forget(&a);
+}
+
 /* ---- all -------------------------------------------------------------------------------------- */
 
 static served common;
@@ -430,6 +529,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_row_is_answered_as_it_says),
         cmocka_unit_test(metrics_can_be_read),
+        cmocka_unit_test(several_prompts_are_as_many_requests),
+        cmocka_unit_test(one_of_several_prompts_may_be_too_long),
     };
     return cmocka_run_group_tests(tests, start_common, stop_common);
 }

@@ -14,9 +14,11 @@
 
 #include <cmocka.h>
 
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "builtin_model.h"
 #include "engine/generate.h"
@@ -109,6 +111,18 @@ static tokens write_alone(const model *m, const tokens *prompt, uint64_t n_limit
     return written;
 }
 
+static void remove_files(const char *folder)
+{
+    DIR *list = opendir(folder);
+    char path[512];
+    for (struct dirent *its = readdir(list); its != NULL; its = readdir(list)) {
+        snprintf(path, sizeof path, "%s/%s", folder, its->d_name);
+        unlink(path);
+    }
+    closedir(list);
+    assert_int_equal(rmdir(folder), 0);
+}
+
 /* ---- with others ---------------------------------------------------------------------------- */
 
 typedef struct rig {
@@ -117,7 +131,7 @@ typedef struct rig {
     scheduler *scheduler;
 } rig;
 
-static rig rig_create(const model *m, uint32_t n_cells)
+static rig rig_open(const model *m, uint32_t n_cells, const char *folder)
 {
     rig r = {.model = m, .engine = make_engine(m, n_cells)};
     const scheduler_options options = {.engine = r.engine,
@@ -126,12 +140,19 @@ static rig rig_create(const model *m, uint32_t n_cells)
                                        .n_context = n_cells,
                                        .n_chunk = 8,
                                        .n_queue = 64,
-                                       .reuse.ram_bytes = 1 << 22};
+                                       .reuse.ram_bytes = 1 << 22,
+                                       .reuse.folder = folder,
+                                       .reuse.disk_bytes = 1 << 24};
     cellar_error error;
     if (scheduler_create(&options, &r.scheduler, &error) != CELLAR_OK) {
         fail_msg("%s", error.message);
     }
     return r;
+}
+
+static rig rig_create(const model *m, uint32_t n_cells)
+{
+    return rig_open(m, n_cells, NULL);
 }
 
 static void check_memory(void *context)
@@ -150,7 +171,8 @@ static void rig_destroy(rig *r)
     engine_destroy(r->engine);
 }
 
-static job *submit(rig *r, const tokens *prompt, uint64_t n_limit)
+/* mark: a place in the prompt to go on from; 0: none. */
+static job *submit_marked(rig *r, const tokens *prompt, uint64_t n_limit, size_t mark)
 {
     job_request request = {.owner = strdup("somebody"),
                            .n_choices = 1,
@@ -158,6 +180,8 @@ static job *submit(rig *r, const tokens *prompt, uint64_t n_limit)
                            .n_limit = n_limit,
                            .n_top = -1,
                            .slot = -1};
+    request.n_marks = mark > 0;
+    request.marks[0] = mark;
     request.sampling.seed = prompt->n;
     request.n_prompt = prompt->n;
     request.prompt = malloc(prompt->n * sizeof *request.prompt);
@@ -169,6 +193,11 @@ static job *submit(rig *r, const tokens *prompt, uint64_t n_limit)
         fail_msg("%s", error.message);
     }
     return j;
+}
+
+static job *submit(rig *r, const tokens *prompt, uint64_t n_limit)
+{
+    return submit_marked(r, prompt, n_limit, 0);
 }
 
 static job_report finish(job *j, tokens *written)
@@ -222,6 +251,52 @@ static void a_second_turn_reads_only_what_is_new(rig *r)
     assert_true(its.n_reused >= said.n - more.n - 1);
 }
 
+static void add(tokens *to, const tokens *more)
+{
+    memcpy(to->list + to->n, more->list, more->n * sizeof *more->list);
+    to->n += more->n;
+}
+
+/* From the folder comes what a server before this one had read. */
+static void a_restart_reads_only_what_is_new(const model *m)
+{
+    char folder[] = "/tmp/cellar-kinds-XXXXXX";
+    assert_non_null(mkdtemp(folder));
+    tokens said = make_prompt(60, 1), written;
+    rig r = rig_open(m, MOST, folder);
+    ask(&r, &said, 12, &written);
+    rig_destroy(&r);
+    add(&said, &written);
+    const tokens more = make_prompt(9, 2);
+    add(&said, &more);
+    r = rig_open(m, MOST, folder);
+    const job_report its = ask(&r, &said, 12, &written);
+    assert_int_equal(its.source, JOB_SOURCE_DISK);
+    assert_true(its.n_read <= more.n + 1);
+    assert_true(its.n_reused >= said.n - more.n - 1);
+    rig_destroy(&r);
+    /* and nothing of what only the other one would have known */
+    tokens other = make_prompt(60, 6);
+    r = rig_open(m, MOST, folder);
+    assert_int_equal(ask(&r, &other, 4, &written).n_reused, 0);
+    rig_destroy(&r);
+    remove_files(folder);
+}
+
+/* A message is written anew: what stands before it is not read again, though nobody was ever there before. */
+static void what_stands_before_an_edited_message_is_kept(rig *r)
+{
+    tokens before = make_prompt(50, 8), said = before, edited = before, written;
+    const tokens message = make_prompt(20, 9), other = make_prompt(15, 10);
+    add(&said, &message);
+    add(&edited, &other);
+    edited.list[50] = (cellar_token)(said.list[50] + 1);
+    finish(submit_marked(r, &said, 8, before.n), &written);
+    const job_report its = ask(r, &edited, 8, &written);
+    assert_true(its.n_reused >= before.n);
+    assert_int_equal(its.n_read, edited.n - its.n_reused);
+}
+
 static void prompts_that_part_are_read_once(rig *r)
 {
     job *jobs[6];
@@ -266,6 +341,10 @@ static void play_all(const model *m)
 {
     rig r = rig_create(m, MOST);
     a_second_turn_reads_only_what_is_new(&r);
+    rig_destroy(&r);
+    a_restart_reads_only_what_is_new(m);
+    r = rig_create(m, MOST);
+    what_stands_before_an_edited_message_is_kept(&r);
     rig_destroy(&r);
     r = rig_create(m, MOST);
     prompts_that_part_are_read_once(&r);

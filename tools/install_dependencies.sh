@@ -68,6 +68,10 @@ look() {
         has universal-ctags ctags
         has groff groff
         has python3 python3
+        has cmake cmake
+        has xz-utils xz
+        has zsh zsh
+        has fish fish
         # Debian's numpy is for Debian's python.
         if ! python3 -c 'import numpy' >/dev/null 2>&1 && ! /usr/bin/python3 -c 'import numpy' >/dev/null 2>&1; then
             missing="$missing python3-numpy"

@@ -19,7 +19,7 @@ texts() {
     sources
     find Makefile .ci tools tests packaging docs *.md .editorconfig .gitignore .clang-format app -type f \
         \( -name '*.sh' -o -name '*.py' -o -name '*.md' -o -name '*.in' -o -name '*.S' -o -name '*.cpp' -o -name '*.1' \
-        -o -name Makefile -o -name run -o -name '.*' \) 2>/dev/null | sort -u
+        -o -name Makefile -o -name '*.mk' -o -name '*.bash' -o -name '_cellar' -o -name '*.fish' -o -name '*.awk' -o -name run -o -name '.*' \) 2>/dev/null | sort -u
 }
 
 # verdict NAME OFFENDERS

@@ -79,6 +79,8 @@ run() {
     case ${program##*/} in
     corpus_*) arguments="fuzz/corpus/${program##*/corpus_}" ;;
     crash) arguments=${CRASH_ARGUMENTS-} ;;
+    unit_serve_load) arguments=${SERVE_LOAD_ARGUMENTS-} ;;
+    unit_serve_kill) arguments=${SERVE_KILL_ARGUMENTS-} ;;
     kernel_check) arguments=${KERNEL_CHECK_ARGUMENTS-} ;;
     differential) arguments=${DIFFERENTIAL_ARGUMENTS-} ;;
     attention_matrix) arguments=${ATTENTION_MATRIX_ARGUMENTS-} ;;

@@ -9,6 +9,7 @@
 
 #include "cli/bench_command.h"
 #include "cli/commands.h"
+#include "cli/options.h"
 
 const char command_bench_help[] =
     "cellar bench model|parallel|memory|session|machine [OPTIONS]\n"
@@ -48,6 +49,12 @@ int command_bench(int argc, char **argv)
         if (strcmp(argv[1], parts[i].name) == 0) {
             return parts[i].run(argc - 1, argv + 1);
         }
+    }
+    if (argc == 2 && options_are_asked_for(argv[1])) {
+        for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+            options_print_word(parts[i].name, NULL);
+        }
+        return EXIT_CODE_OK;
     }
     fputs("cellar bench: what? model, parallel, memory, session or machine\n"
           "See 'cellar help bench'.\n",

@@ -11,6 +11,7 @@
 
 #include "builtin_model.h"
 #include "cellar.h"
+#include "cli/options.h"
 #include "commands.h"
 #include "cpu_choice.h"
 #include "engine/model.h"
@@ -156,6 +157,13 @@ static void print_overview(void)
           stdout);
 }
 
+void command_list(void)
+{
+    for (size_t i = 0; i < n_commands; i++) {
+        options_print_word(commands[i].name, commands[i].summary);
+    }
+}
+
 int command_help(int argc, char **argv)
 {
     if (argc > 2) {
@@ -164,6 +172,10 @@ int command_help(int argc, char **argv)
     }
     if (argc < 2) {
         print_overview();
+        return EXIT_CODE_OK;
+    }
+    if (options_are_asked_for(argv[1])) {
+        command_list();
         return EXIT_CODE_OK;
     }
     const command *about = command_find(argv[1]);

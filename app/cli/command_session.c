@@ -279,6 +279,12 @@ static int fail_without_verb(const char *name)
 int command_session(int argc, char **argv)
 {
     const session_verb *verb = argc > 1 ? find_verb(argv[1]) : NULL;
+    if (argc == 2 && options_are_asked_for(argv[1])) {
+        for (size_t i = 0; i < N_VERBS; i++) {
+            options_print_word(verbs[i].name, NULL);
+        }
+        return EXIT_CODE_OK;
+    }
     if (verb == NULL) {
         return fail_without_verb(argc > 1 ? argv[1] : NULL);
     }

@@ -35,6 +35,9 @@ const command *command_find(const char *name);
 /* Say that there is no such command and which one may have been meant. Returns EXIT_CODE_USAGE. */
 int command_unknown(const char *name);
 
+/* Print the table for programs, as --help=options does (options.h). */
+void command_list(void);
+
 int command_run(int argc, char **argv);
 int command_chat(int argc, char **argv);
 int command_serve(int argc, char **argv);

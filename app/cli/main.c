@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "commands.h"
+#include "options.h"
 
 /* Fill closed standard streams with something harmless: reading gives nothing, writing fails. */
 static void keep_standard_streams(void)
@@ -63,6 +64,10 @@ static int dispatch(int argc, char **argv)
     const char *name = argv[1];
     if (strcmp(name, "-h") == 0 || strcmp(name, "--help") == 0) name = "help";
     if (strcmp(name, "--version") == 0) name = "version";
+    if (options_are_asked_for(name)) {
+        command_list();
+        return EXIT_CODE_OK;
+    }
     if (name[0] == '-') {
         fprintf(stderr, "cellar: options come after the command, as in 'cellar run -n 100'\n"
                         "See 'cellar help'.\n");

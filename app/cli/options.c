@@ -219,6 +219,38 @@ static bool read_short(cursor *c, const char *argument)
     return true;
 }
 
+/* ---- the table for programs ------------------------------------------------------------------ */
+
+bool options_are_asked_for(const char *argument)
+{
+    return strcmp(argument, "--help=options") == 0;
+}
+
+void options_print_word(const char *word, const char *summary)
+{
+    printf("word\t%s\t-\t%s\n", word, summary != NULL ? summary : "-");
+}
+
+/* The table, and an empty line, behind which the help follows. */
+static void print_table(const option *options, size_t n)
+{
+    static const char *const kinds[] = {[OPTION_FLAG] = "flag",
+                                        [OPTION_TEXT] = "text",
+                                        [OPTION_INTEGER] = "integer",
+                                        [OPTION_NUMBER] = "number",
+                                        [OPTION_CHOICE] = "choice"};
+    for (size_t i = 0; i < n; i++) {
+        const option *o = &options[i];
+        const char letter[3] = {'-', o->letter, '\0'};
+        printf("%s\t--%s\t%s\t", kinds[o->kind], o->name, letter);
+        for (size_t c = 0; o->kind == OPTION_CHOICE && o->choices[c] != NULL; c++) {
+            printf("%s%s", c == 0 ? "" : " ", o->choices[c]);
+        }
+        puts(o->kind == OPTION_CHOICE ? "" : "-");
+    }
+    puts("flag\t--help\t-h\t-\n");
+}
+
 options_result options_parse(const option *options, size_t n, int argc, char **argv,
                              const char **operands, size_t max_operands, size_t *n_operands,
                              cellar_error *error)
@@ -232,6 +264,9 @@ options_result options_parse(const option *options, size_t n, int argc, char **a
         if (is_option && strcmp(argument, "--") == 0) {
             has_ended = true;
         } else if (is_option && (strcmp(argument, "-h") == 0 || strcmp(argument, "--help") == 0)) {
+            return OPTIONS_HELP;
+        } else if (is_option && options_are_asked_for(argument)) {
+            print_table(options, n);
             return OPTIONS_HELP;
         } else if (is_option) {
             if (!(argument[1] == '-' ? read_long(&c, argument) : read_short(&c, argument))) {

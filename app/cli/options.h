@@ -12,7 +12,8 @@
  *
  * Written as usual: -n 5, -n5, -qn5, --predict 5, --predict=5; "--" ends the options; the last of
  * several wins. A variable keeps its value where its option is not given. Two lines may lead to one
- * variable. -h and --help are always there. A mistake is told in one line that names the option,
+ * variable. -h and --help are always there, and --help=options, which is for programs: it prints the
+ * table, a line for each option, before the help. A mistake is told in one line that names the option,
  * what was expected and what was found; for a name that is nearly right it says which may have been
  * meant.
  */
@@ -90,7 +91,7 @@ static inline option option_choice(char letter, const char *name, int *to,
 
 typedef enum options_result {
     OPTIONS_OK,
-    OPTIONS_HELP,  /* -h or --help was among them */
+    OPTIONS_HELP,  /* -h or --help was among them, or --help=options, and the table is printed */
     OPTIONS_WRONG, /* *error says what */
 } options_result;
 
@@ -102,6 +103,15 @@ typedef enum options_result {
 options_result options_parse(const option *options, size_t n, int argc, char **argv,
                              const char **operands, size_t max_operands, size_t *n_operands,
                              cellar_error *error);
+
+/* Is it --help=options? For those that choose by a first word before they have a table. */
+bool options_are_asked_for(const char *argument);
+
+/*
+ * One line of what --help=options prints: kind, word, letter and values with tabs between them, "-"
+ * for what there is none of. This one is of a word that may follow: a command, a part of one.
+ */
+void options_print_word(const char *word, const char *summary);
 
 /* How many letters the two names, of which the first 32 count, are apart: to say what was meant. */
 size_t options_distance(const char *a, const char *b);

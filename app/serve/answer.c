@@ -156,9 +156,29 @@ static uint64_t count_written(const answer *a)
     return n;
 }
 
+/*
+ * How the whole request stands: of one prompt what its first choice says, and of several the sums, with the reason
+ * and the times of the first.
+ */
+static job_report look_at_all(const answer *a)
+{
+    const job_request *r = &a->job->request;
+    job_report all = job_look(a->job, 0);
+    for (uint32_t i = 1; i < a->n_choices; i++) {
+        if (job_choice_of_prompt(r, i) == 0) {
+            const job_report its = job_look(a->job, i);
+            all.n_reusable += its.n_reusable;
+            all.n_reused += its.n_reused;
+            all.n_written += its.n_written;
+            all.n_set_aside += its.n_set_aside;
+        }
+    }
+    return all;
+}
+
 json_t *answer_usage(const answer *a)
 {
-    const job_report its = job_look(a->job, 0);
+    const job_report its = look_at_all(a);
     const json_int_t n_prompt = (json_int_t)a->job->request.n_prompt,
                      n_written = (json_int_t)count_written(a);
     return json_pack("{s:I, s:I, s:I, s:{s:I}}", "prompt_tokens", n_prompt, "completion_tokens",
@@ -173,7 +193,7 @@ static double per(double a, double b)
 
 json_t *answer_timings(const answer *a)
 {
-    const job_report its = job_look(a->job, 0);
+    const job_report its = look_at_all(a);
     const double n_read = (double)(a->job->request.n_prompt - its.n_reused),
                  read_ms = its.read_seconds * 1e3, n_written = (double)its.n_written,
                  write_ms = its.write_seconds * 1e3;
@@ -193,17 +213,17 @@ static const char *source_name(job_source source)
 
 json_t *answer_reuse(const answer *a)
 {
-    const job_report its = job_look(a->job, 0);
-    const job_request *r = &a->job->request;
+    const job_report its = look_at_all(a);
+    const job_prompt prompt = job_prompt_of(&a->job->request, 0);
     json_t *made = json_pack("{s:I, s:I, s:s, s:s, s:I, s:I}", "reusable",
                              (json_int_t)its.n_reusable, "reused", (json_int_t)its.n_reused,
                              "source", source_name(its.source), "reason", its.reason, "set_aside",
                              (json_int_t)its.n_set_aside, "id_slot", (json_int_t)its.slot);
     if (its.diverged_at >= 0) {
-        const size_t at = (size_t)its.diverged_at, n = r->n_prompt - at < 8 ? r->n_prompt - at : 8;
+        const size_t at = (size_t)its.diverged_at, n = prompt.n - at < 8 ? prompt.n - at : 8;
         (void)!json_object_set_new(made, "diverged_at", json_integer(its.diverged_at));
         (void)!json_object_set_new(made, "diverged_text",
-                                   server_text_of(a->server, r->prompt + at, n));
+                                   server_text_of(a->server, prompt.tokens + at, n));
     }
     return made;
 }
@@ -242,7 +262,7 @@ void answer_say_usage(answer *a, json_t *event)
 
 static void note_figures(answer *a)
 {
-    const job_report its = job_look(a->job, 0);
+    const job_report its = look_at_all(a);
     http_note(a->request,
               "prompt %zu, reused %zu (%s%s), written %" PRIu64 ", waited %.0f ms, read %.0f ms, "
               "wrote %.0f ms",
@@ -426,7 +446,7 @@ void answer_make(server *s, http_request *request, const answer_format *format, 
                  const completion_wishes *wishes, json_t *echo)
 {
     cellar_error error = {.status = CELLAR_OK};
-    const size_t n_prompt = asked->n_prompt;
+    const size_t n_prompt = job_longest_prompt(asked);
     answer *a = calloc(1, sizeof *a);
     if (a == NULL || n_prompt > s->n_context) {
         job_request_free(asked);

@@ -157,8 +157,7 @@ void api_chat_completions(server *s, http_request *request)
         status = conversation_request_read(&f, &talk, &error);
     }
     if (status == CELLAR_OK && !f.is_wrong) {
-        status = conversation_request_tokens(s, &talk, &asked.prompt, &asked.n_prompt,
-                                             &asked.is_text_start, &error);
+        status = conversation_request_ask(s, &talk, &asked, &error);
     }
     if (server_refuse_fields(request, &f)) {
         job_request_free(&asked);

@@ -40,7 +40,8 @@ static void keep_probability(answer *a, const job_piece *piece, const char *top_
 static json_t *progress_of(const answer *a, const job_piece *piece)
 {
     const job_report its = job_look(a->job, piece->choice);
-    return json_pack("{s:I, s:I, s:I, s:f}", "total", (json_int_t)a->job->request.n_prompt, "cache",
+    return json_pack("{s:I, s:I, s:I, s:f}", "total",
+                     (json_int_t)job_prompt_of(&a->job->request, piece->choice).n, "cache",
                      (json_int_t)its.n_reused, "processed", (json_int_t)piece->n_read, "time_ms",
                      (job_now() - a->job->made - its.wait_seconds) * 1e3);
 }
@@ -62,7 +63,7 @@ static void native_piece(answer *a, const job_piece *piece)
                               "content", answer_piece_text(piece), "stop", false, "id_slot",
                               (json_int_t)job_look(a->job, piece->choice).slot, "tokens_predicted",
                               (json_int_t)c->n_tokens, "tokens_evaluated",
-                              (json_int_t)a->job->request.n_prompt);
+                              (json_int_t)job_prompt_of(&a->job->request, piece->choice).n);
     (void)!json_object_set_new(event, "tokens",
                                piece->token >= 0 ? json_pack("[I]", (json_int_t)piece->token)
                                                  : json_array());
@@ -94,6 +95,14 @@ static json_t *settings_of(const answer *a)
                      "ignore_eos", r->ignore_end);
 }
 
+/* The prompt of a choice, as it is said again; of several prompts there is a list of them. NULL: it is not. */
+static json_t *echo_of(const answer *a, uint32_t choice)
+{
+    return json_is_array(a->echo)
+               ? json_array_get(a->echo, job_prompt_of(&a->job->request, choice).index)
+               : a->echo;
+}
+
 /* What is said when a choice has ended, of it as a whole. */
 static json_t *native_end(const answer *a, uint32_t choice, bool with_text)
 {
@@ -103,11 +112,12 @@ static json_t *native_end(const answer *a, uint32_t choice, bool with_text)
         "{s:I, s:o, s:b, s:I, s:s, s:I, s:I, s:o, s:b, s:s, s:s, s:b}", "index", (json_int_t)choice,
         "content", with_text ? answer_text_of(c) : json_string(""), "stop", true, "id_slot",
         (json_int_t)its->slot, "model", a->server->model_name, "tokens_predicted",
-        (json_int_t)its->n_written, "tokens_evaluated", (json_int_t)a->job->request.n_prompt,
-        "generation_settings", settings_of(a), "has_new_line",
-        c->n_text > 0 && memchr(c->text, '\n', c->n_text) != NULL, "stop_type", stop_type(its),
-        "stopping_word", its->stop != NULL ? its->stop : "", "truncated", its->finish == JOB_FULL);
-    (void)!json_object_set_new(made, "prompt", json_incref(a->echo));
+        (json_int_t)its->n_written, "tokens_evaluated",
+        (json_int_t)job_prompt_of(&a->job->request, choice).n, "generation_settings",
+        settings_of(a), "has_new_line", c->n_text > 0 && memchr(c->text, '\n', c->n_text) != NULL,
+        "stop_type", stop_type(its), "stopping_word", its->stop != NULL ? its->stop : "",
+        "truncated", its->finish == JOB_FULL);
+    (void)!json_object_set_new(made, "prompt", json_incref(echo_of(a, choice)));
     (void)!json_object_set_new(made, "tokens_cached", json_integer((json_int_t)its->n_reused));
     json_t *tokens = json_array();
     for (size_t i = 0; with_text && a->wishes.wants_tokens && i < c->n_tokens; i++) {
@@ -234,13 +244,14 @@ static void completions_end(answer *a)
 }
 
 /* The prompt before the answer, if that was asked for. */
-static json_t *text_with_echo(const answer *a, const answer_choice *c)
+static json_t *text_with_echo(const answer *a, uint32_t choice)
 {
-    json_t *text = answer_text_of(c);
-    if (!json_is_string(a->echo)) {
+    json_t *text = answer_text_of(&a->choices[choice]);
+    const json_t *echo = echo_of(a, choice);
+    if (!json_is_string(echo)) {
         return text;
     }
-    json_t *both = json_sprintf("%s%s", json_string_value(a->echo),
+    json_t *both = json_sprintf("%s%s", json_string_value(echo),
                                 text != NULL ? json_string_value(text) : "");
     json_decref(text);
     return both;
@@ -252,7 +263,7 @@ static json_t *completions_whole(answer *a)
     for (uint32_t i = 0; i < a->n_choices; i++) {
         const answer_choice *c = &a->choices[i];
         json_t *logprobs = c->probabilities != NULL ? lists_of(c->probabilities, 0, 0) : NULL;
-        (void)!json_array_append_new(choices, choice_of(text_with_echo(a, c), i, logprobs,
+        (void)!json_array_append_new(choices, choice_of(text_with_echo(a, i), i, logprobs,
                                                         answer_finish_reason(&c->report)));
     }
     (void)!json_object_set_new(made, "choices", choices);
@@ -269,6 +280,29 @@ static const answer_format completions_format = {
     .end = completions_end,
     .whole = completions_whole,
 };
+
+/* What is said again of one prompt: a text as it came, else what its tokens say. */
+static json_t *make_one_echo(const server *s, const job_prompt *its, const json_t *asked,
+                             bool keeps_text)
+{
+    return keeps_text && json_is_string(asked) ? json_incref((json_t *)(uintptr_t)asked)
+                                               : server_text_of(s, its->tokens, its->n);
+}
+
+static json_t *make_echo(const server *s, const job_request *r, const json_t *asked,
+                         bool keeps_text)
+{
+    if (r->prompts == NULL) {
+        const job_prompt its = job_prompt_of(r, 0);
+        return make_one_echo(s, &its, asked, keeps_text);
+    }
+    json_t *all = json_array();
+    for (uint32_t i = 0; i < r->n_prompts; i++) {
+        (void)!json_array_append_new(
+            all, make_one_echo(s, &r->prompts[i], json_array_get(asked, i), keeps_text));
+    }
+    return all;
+}
 
 /* ---- endpoints ------------------------------------------------------------------------------ */
 
@@ -291,8 +325,7 @@ static void complete(server *s, http_request *request, bool is_native)
         fields_flag(&f, "echo", &echoes);
     }
     if (status == CELLAR_OK) {
-        status = completion_request_prompt(s, &f, "prompt", fields_get(&f, "prompt"), &asked,
-                                           &error);
+        status = completion_request_prompts(s, &f, "prompt", &asked, &error);
     }
     if (server_refuse_fields(request, &f)) {
         job_request_free(&asked);
@@ -300,11 +333,9 @@ static void complete(server *s, http_request *request, bool is_native)
         server_reply_status(request, status, &error);
         job_request_free(&asked);
     } else {
-        json_t *echo = is_native || echoes ? server_text_of(s, asked.prompt, asked.n_prompt) : NULL;
-        if (echoes && json_is_string(json_object_get(body, "prompt"))) {
-            json_decref(echo);
-            echo = json_incref(json_object_get(body, "prompt"));
-        }
+        json_t *echo = is_native || echoes
+                           ? make_echo(s, &asked, json_object_get(body, "prompt"), echoes)
+                           : NULL;
         answer_make(s, request, is_native ? &native_format : &completions_format, &asked, &wishes,
                     echo);
     }

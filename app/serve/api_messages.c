@@ -165,8 +165,7 @@ void api_messages(server *s, http_request *request)
         status = read_talk(&f, &its, &error);
     }
     if (status == CELLAR_OK && !f.is_wrong) {
-        status = conversation_request_tokens(s, &its.talk, &asked.prompt, &asked.n_prompt,
-                                             &asked.is_text_start, &error);
+        status = conversation_request_ask(s, &its.talk, &asked, &error);
     }
     if (server_refuse_fields(request, &f)) {
         job_request_free(&asked);

@@ -35,30 +35,33 @@ cellar_status branch_create(job *j, uint32_t choice, const branch_model *m, uint
     job_hold(j);
     b->choice = choice;
     b->report = (job_report){.reason = "", .diverged_at = -1};
-    const uint64_t n_fit = r->n_prompt <= n_context ? n_context - r->n_prompt + 1 : 0;
+    const job_prompt prompt = job_prompt_of(r, choice);
+    b->n_prompt = prompt.n;
+    b->prompt = prompt.index;
+    const uint64_t n_fit = prompt.n <= n_context ? n_context - prompt.n + 1 : 0;
     b->n_most = r->n_limit < n_fit ? r->n_limit : n_fit;
     b->is_cut = n_fit < r->n_limit;
-    b->capacity = r->n_prompt + ROOM;
+    b->capacity = prompt.n + ROOM;
     b->tokens = malloc(b->capacity * sizeof *b->tokens);
     b->counts = has_penalties(r) ? calloc(m->n_vocab, sizeof *b->counts) : NULL;
     b->text = (answer_text){
-        .tok = m->tok, .stops = r->stops, .n_stops = r->n_stops, .is_start = r->is_text_start};
+        .tok = m->tok, .stops = r->stops, .n_stops = r->n_stops, .is_start = prompt.is_text_start};
     cellar_status status = CELLAR_OK;
     if (b->tokens == NULL || (has_penalties(r) && b->counts == NULL)) {
         status = report(error, CELLAR_NO_MEMORY, -1, "no memory for a prompt of %zu tokens",
-                        r->n_prompt);
+                        prompt.n);
     }
     if (status == CELLAR_OK) {
         sampler_options sampling = r->sampling;
-        sampling.seed += choice;
+        sampling.seed += job_choice_of_prompt(r, choice);
         status = sampler_create(&sampling, m->n_vocab, &b->sampler, error);
     }
     if (status != CELLAR_OK) {
         branch_destroy(b);
         return status;
     }
-    memcpy(b->tokens, r->prompt, r->n_prompt * sizeof *b->tokens);
-    b->n_tokens = r->n_prompt;
+    memcpy(b->tokens, prompt.tokens, prompt.n * sizeof *b->tokens);
+    b->n_tokens = prompt.n;
     *out = b;
     return CELLAR_OK;
 }
@@ -203,7 +206,7 @@ static void show_prompt(branch *b)
 {
     if (!b->has_seen_prompt) {
         b->has_seen_prompt = true;
-        for (size_t i = 0; i < b->job->request.n_prompt; i++) {
+        for (size_t i = 0; i < b->n_prompt; i++) {
             sampler_accept(b->sampler, b->tokens[i]);
         }
     }

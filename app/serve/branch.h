@@ -23,6 +23,8 @@ typedef struct branch {
     uint64_t order;       /* the smaller, the earlier it came */
     cellar_token *tokens; /* [n_tokens] */
     size_t n_tokens, capacity, n_held;
+    size_t n_prompt; /* of these, the first so many were asked for */
+    uint32_t prompt; /* which of the job's prompts that is */
     uint64_t n_most; /* tokens it may write: those that were asked for, or that fit */
     bool is_cut;     /* fewer than were asked for */
     sampler *sampler;

@@ -290,41 +290,86 @@ static cellar_status add_number(const server *s, fields *f, const char *name, co
     return add_tokens(list, &token, 1, error);
 }
 
-/* ["a", "b"] asks for an answer to each; texts among numbers are the pieces of one prompt. */
-static bool is_several(const json_t *prompt)
-{
-    size_t n = json_array_size(prompt), n_texts = 0;
-    for (size_t i = 0; i < n; i++) {
-        n_texts += json_is_string(json_array_get(prompt, i));
-    }
-    return n > 1 && n_texts == n;
-}
-
-cellar_status completion_request_prompt(const server *s, fields *f, const char *name,
-                                        const json_t *prompt, job_request *out, cellar_error *error)
+/* Add what one prompt says to the list. */
+static cellar_status add_prompt(const server *s, fields *f, const char *name, const json_t *prompt,
+                                token_list *list, cellar_error *error)
 {
     cellar_status status = CELLAR_OK;
-    token_list list = {.out = out};
     const bool is_list = json_is_array(prompt);
-    const size_t n = is_list ? json_array_size(prompt) : 1;
-    if (is_several(prompt)) {
-        fields_wrong(f, name, "one prompt, found %zu: send a request for each", n);
-        return CELLAR_OK;
-    }
+    const size_t n = is_list ? json_array_size(prompt) : 1, n_before = list->out->n_prompt;
     for (size_t i = 0; status == CELLAR_OK && !f->is_wrong && i < n; i++) {
         const json_t *its = is_list ? json_array_get(prompt, i) : prompt;
         if (json_is_string(its)) {
-            status = add_text(s, its, i == 0, &list, error);
+            status = add_text(s, its, i == 0, list, error);
         } else if (is_list && json_is_integer(its)) {
-            status = add_number(s, f, name, its, &list, error);
+            status = add_number(s, f, name, its, list, error);
         } else {
             fields_wrong(f, name, "a text or a list of tokens, found %s",
                          its != NULL ? fields_kind(its) : "nothing");
         }
     }
-    if (status == CELLAR_OK && !f->is_wrong && out->n_prompt == 0) {
+    if (status == CELLAR_OK && !f->is_wrong && list->out->n_prompt == n_before) {
         fields_wrong(f, name, "something to read: it has no tokens");
     }
-    out->is_text_start = json_is_string(prompt) && json_string_length(prompt) == 0;
+    return status;
+}
+
+static bool is_empty_text(const json_t *prompt)
+{
+    return json_is_string(prompt) && json_string_length(prompt) == 0;
+}
+
+cellar_status completion_request_prompt(const server *s, fields *f, const char *name,
+                                        const json_t *prompt, job_request *out, cellar_error *error)
+{
+    token_list list = {.out = out};
+    out->is_text_start = is_empty_text(prompt);
+    return add_prompt(s, f, name, prompt, &list, error);
+}
+
+/* Texts alone, or lists among them, ask for an answer to each; texts among numbers are pieces of one prompt. */
+static bool is_several(const json_t *prompt)
+{
+    const size_t n = json_array_size(prompt);
+    size_t n_texts = 0, n_lists = 0;
+    for (size_t i = 0; i < n; i++) {
+        n_texts += json_is_string(json_array_get(prompt, i));
+        n_lists += json_is_array(json_array_get(prompt, i));
+    }
+    return n_lists > 0 || (n > 1 && n_texts == n);
+}
+
+cellar_status completion_request_prompts(const server *s, fields *f, const char *name,
+                                         job_request *out, cellar_error *error)
+{
+    const json_t *all = fields_get(f, name);
+    if (!is_several(all)) {
+        return completion_request_prompt(s, f, name, all, out, error);
+    }
+    const size_t n = json_array_size(all);
+    if (n * out->n_choices > JOB_MOST_CHOICES) {
+        fields_wrong(f, name, "at most %u answers, and %zu prompts with %" PRIu32 " each are more",
+                     JOB_MOST_CHOICES, n, out->n_choices);
+        return CELLAR_OK;
+    }
+    out->prompts = calloc(n, sizeof *out->prompts);
+    token_list list = {.out = out};
+    cellar_status status = out->prompts != NULL ? CELLAR_OK : no_memory(error);
+    for (size_t i = 0; status == CELLAR_OK && !f->is_wrong && i < n; i++) {
+        const json_t *its = json_array_get(all, i);
+        const size_t n_before = out->n_prompt;
+        status = add_prompt(s, f, name, its, &list, error);
+        out->prompts[i] = (job_prompt){.n = out->n_prompt - n_before,
+                                       .index = (uint32_t)i,
+                                       .is_text_start = is_empty_text(its)};
+    }
+    /* Only now does the list stay where it is. */
+    const cellar_token *at = out->prompt;
+    for (size_t i = 0; status == CELLAR_OK && !f->is_wrong && i < n; i++) {
+        out->prompts[i].tokens = at;
+        at += out->prompts[i].n;
+    }
+    out->n_prompts = (uint32_t)n;
+    out->n_choices *= (uint32_t)n;
     return status;
 }

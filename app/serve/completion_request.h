@@ -22,10 +22,17 @@ cellar_status completion_request_read(server *s, const http_request *request, fi
                                       job_request *out, completion_wishes *wishes,
                                       cellar_error *error);
 
-/* A prompt that is a text, a list of tokens, or a list of both. What is wrong is in *f. */
+/* One prompt: a text, a list of tokens, or a list of both. What is wrong is in *f. */
 cellar_status completion_request_prompt(const server *s, fields *f, const char *name,
                                         const json_t *prompt, job_request *out,
                                         cellar_error *error);
+
+/*
+ * One prompt, or several: a list of texts, or a list in which each is a text or a list of its own. There are out->n_choices
+ * choices of each then. What is wrong is in *f. CELLAR_NO_MEMORY.
+ */
+cellar_status completion_request_prompts(const server *s, fields *f, const char *name,
+                                         job_request *out, cellar_error *error);
 
 /* Add stops: a text or a list of texts. What is wrong is in *f. CELLAR_NO_MEMORY. */
 cellar_status completion_request_stops(fields *f, const char *name, job_request *out,

@@ -159,3 +159,56 @@ cellar_status conversation_request_tokens(const server *s, const conversation_re
     chat_text_free(&line);
     return status;
 }
+
+/* ---- where messages begin ------------------------------------------------------------------- */
+
+/* How many tokens the first n_messages have, if the whole conversation begins with just these; else 0. */
+static size_t measure(const server *s, const conversation_request *c, size_t n_messages,
+                      const cellar_token *tokens, size_t n)
+{
+    conversation_request first = *c;
+    cellar_token *its = NULL;
+    size_t n_its = 0;
+    bool ignored;
+    first.asks = false;
+    first.messages = json_array();
+    for (size_t i = 0; i < n_messages; i++) {
+        (void)!json_array_append(first.messages, json_array_get(c->messages, i));
+    }
+    const cellar_status status = conversation_request_tokens(s, &first, &its, &n_its, &ignored,
+                                                             NULL);
+    const bool is_beginning = status == CELLAR_OK && n_its < n &&
+                              memcmp(its, tokens, n_its * sizeof *its) == 0;
+    json_decref(first.messages);
+    free(its);
+    return is_beginning ? n_its : 0;
+}
+
+uint32_t conversation_request_boundaries(const server *s, const conversation_request *c,
+                                         const cellar_token *tokens, size_t n, size_t *places,
+                                         uint32_t most)
+{
+    uint32_t found = 0;
+    const size_t n_messages = json_array_size(c->messages);
+    /* Not for ever, with a template that never does. */
+    const size_t last = n_messages > 2 * (size_t)most ? n_messages - 2 * (size_t)most : 0;
+    for (size_t i = n_messages; i > last + 1 && found < most; i--) {
+        const size_t at = measure(s, c, i - 1, tokens, n);
+        if (at > 0) {
+            places[found++] = at;
+        }
+    }
+    return found;
+}
+
+cellar_status conversation_request_ask(const server *s, const conversation_request *c,
+                                       job_request *asked, cellar_error *error)
+{
+    const cellar_status status = conversation_request_tokens(s, c, &asked->prompt, &asked->n_prompt,
+                                                             &asked->is_text_start, error);
+    if (status == CELLAR_OK && s->marks_messages) {
+        asked->n_marks = conversation_request_boundaries(s, c, asked->prompt, asked->n_prompt,
+                                                         asked->marks, JOB_MOST_MARKS);
+    }
+    return status;
+}

@@ -36,4 +36,20 @@ cellar_status conversation_request_tokens(const server *s, const conversation_re
                                           cellar_token **tokens, size_t *n, bool *is_text_start,
                                           cellar_error *error);
 
+/*
+ * The same as the prompt of a job; with the places where its last messages begin, if the server wants to be able to go
+ * back there.
+ */
+cellar_status conversation_request_ask(const server *s, const conversation_request *c,
+                                       job_request *asked, cellar_error *error);
+
+/*
+ * Where the last messages of a conversation of tokens [n] begin, the last of all first, at most `most`; how many
+ * were found. A message whose beginning cannot be told, since the template writes it in another way when others follow, is left
+ * out.
+ */
+uint32_t conversation_request_boundaries(const server *s, const conversation_request *c,
+                                         const cellar_token *tokens, size_t n, size_t *places,
+                                         uint32_t most);
+
 #endif /* APP_CONVERSATION_REQUEST_H */

@@ -32,12 +32,40 @@ void job_request_free(job_request *request)
     free(request->owner);
     free(request->salt);
     free(request->prompt);
+    free(request->prompts);
     free(request->biases);
     for (size_t i = 0; i < request->n_stops; i++) {
         free(request->stops[i]);
     }
     free(request->stops);
     *request = (job_request){.owner = NULL};
+}
+
+static uint32_t choices_of_each(const job_request *request)
+{
+    return request->prompts != NULL ? request->n_choices / request->n_prompts : request->n_choices;
+}
+
+job_prompt job_prompt_of(const job_request *request, uint32_t choice)
+{
+    return request->prompts != NULL ? request->prompts[choice / choices_of_each(request)]
+                                    : (job_prompt){.tokens = request->prompt,
+                                                   .n = request->n_prompt,
+                                                   .is_text_start = request->is_text_start};
+}
+
+uint32_t job_choice_of_prompt(const job_request *request, uint32_t choice)
+{
+    return choice % choices_of_each(request);
+}
+
+size_t job_longest_prompt(const job_request *request)
+{
+    size_t longest = request->prompts != NULL ? 0 : request->n_prompt;
+    for (uint32_t i = 0; request->prompts != NULL && i < request->n_prompts; i++) {
+        longest = request->prompts[i].n > longest ? request->prompts[i].n : longest;
+    }
+    return longest;
 }
 
 /* ---- life ----------------------------------------------------------------------------------- */

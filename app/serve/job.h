@@ -25,12 +25,21 @@
 #include "engine/sampler.h"
 
 #define JOB_MOST_CHOICES 128u
+#define JOB_MOST_MARKS 4u
 #define JOB_MOST_PIECES 1024u /* that wait to be taken before the job is not computed any more */
 
 typedef struct job_bias {
     cellar_token token;
     float bias; /* added to its logit; -INFINITY: never */
 } job_bias;
+
+/* One of several prompts. */
+typedef struct job_prompt {
+    const cellar_token *tokens; /* [n] */
+    size_t n;
+    uint32_t index;     /* which one */
+    bool is_text_start; /* drop the space that some models put before a text */
+} job_prompt;
 
 /* What is asked for. The job takes over what it points to: all of it malloc'ed. */
 typedef struct job_request {
@@ -39,7 +48,10 @@ typedef struct job_request {
     uint64_t client;      /* who asks, for a fair share */
     cellar_token *prompt; /* [n_prompt], n_prompt >= 1, all in the vocabulary */
     size_t n_prompt;
-    uint32_t n_choices; /* 1..JOB_MOST_CHOICES; choice i draws with seed + i */
+    job_prompt *prompts; /* [n_prompts] if there are several: each a part of `prompt`; NULL: one */
+    uint32_t n_prompts;
+    uint32_t
+        n_choices; /* 1..JOB_MOST_CHOICES, as many for each prompt; its i-th draws with seed + i */
     sampler_options sampling;
     double presence_penalty,
         frequency_penalty; /* subtracted once, and for each time, it was written */
@@ -47,16 +59,25 @@ typedef struct job_request {
     size_t n_biases;
     char **stops; /* [n_stops] texts before which an answer ends, none empty */
     size_t n_stops;
-    uint64_t n_limit;   /* most tokens of a choice; UINT64_MAX: as many as fit */
-    int32_t n_top;      /* likeliest tokens to tell with each one; -1: no probabilities at all */
-    int64_t slot;       /* the slot that it has to have; -1: any */
-    bool ignore_end;    /* never choose a token that ends the text */
-    bool is_text_start; /* drop the space that some models put before a text */
-    bool starts_cold;   /* take over nothing */
+    uint64_t n_limit; /* most tokens of a choice; UINT64_MAX: as many as fit */
+    int32_t n_top;    /* likeliest tokens to tell with each one; -1: no probabilities at all */
+    size_t marks
+        [JOB_MOST_MARKS]; /* [n_marks] tokens of the prompt after which somebody may want to go on */
+    uint32_t n_marks;     /* otherwise: the beginnings of messages; for the first prompt */
+    int64_t slot;         /* the slot that it has to have; -1: any */
+    bool ignore_end;      /* never choose a token that ends the text */
+    bool is_text_start;   /* drop the space that some models put before a text */
+    bool starts_cold;     /* take over nothing */
     bool tells_progress;
 } job_request;
 
 void job_request_free(job_request *request); /* what it points to */
+
+/* The prompt of a choice, and which choice of that prompt it is. */
+job_prompt job_prompt_of(const job_request *request, uint32_t choice);
+uint32_t job_choice_of_prompt(const job_request *request, uint32_t choice);
+/* The longest prompt's tokens. */
+size_t job_longest_prompt(const job_request *request);
 
 typedef struct job_probability {
     cellar_token token;

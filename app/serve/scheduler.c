@@ -375,11 +375,12 @@ static cellar_status queue(scheduler *s, branch_list *made, cellar_error *error)
 
 cellar_status scheduler_submit(scheduler *s, job *j, cellar_error *error)
 {
-    if (j->request.n_prompt > s->options.n_context) {
+    const size_t n_longest = job_longest_prompt(&j->request);
+    if (n_longest > s->options.n_context) {
         return report(error, CELLAR_INVALID, -1,
                       "request (%zu tokens) exceeds the available context size (%" PRIu32
                       " tokens), try increasing it",
-                      j->request.n_prompt, s->options.n_context);
+                      n_longest, s->options.n_context);
     }
     branch_list made = {.first = NULL};
     cellar_status status = CELLAR_OK;
@@ -456,7 +457,7 @@ void scheduler_look_at_slot(const scheduler *s, uint32_t slot, scheduler_slot *o
     if (b != NULL) {
         out->is_busy = true;
         out->job = b->job->id;
-        out->n_prompt = b->job->request.n_prompt;
+        out->n_prompt = b->n_prompt;
         out->n_held = b->n_held;
         out->n_written = b->report.n_written;
         out->n_left = b->n_most - b->report.n_written;

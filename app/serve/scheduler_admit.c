@@ -56,7 +56,8 @@ static bool has_to_follow(const scheduler *s, const branch *b)
     for (uint32_t i = 0; answer.n_coming > answer.n_reusable && i < s->options.n_slots; i++) {
         branch *its = s->slots[i];
         const bool is_it = its != NULL && its->is_reading && its->entry->seq == answer.coming;
-        if (is_it && answer.n_coming >= (its->job == b->job ? 1 : WORTH_WAITING)) {
+        const bool is_same = is_it && its->job == b->job && its->prompt == b->prompt;
+        if (is_it && answer.n_coming >= (is_same ? 1 : WORTH_WAITING)) {
             add_mark(its, answer.n_coming);
             return true;
         }
@@ -139,7 +140,7 @@ static void count_reason(scheduler *s, const branch *b)
             its->name = b->report.reason;
             its->n++;
             its->n_reused += b->report.n_reused;
-            its->n_not += b->job->request.n_prompt - b->report.n_reused;
+            its->n_not += b->n_prompt - b->report.n_reused;
             return;
         }
     }

@@ -80,8 +80,14 @@ static void add_readers(scheduler *s, uint32_t n_writers)
 
 static bool is_mark(const branch *b, size_t n)
 {
-    if (n + 1 == b->job->request.n_prompt) {
+    if (n + 1 == b->n_prompt) {
         return true; /* where the next one with this prompt goes on */
+    }
+    const job_request *r = &b->job->request;
+    for (uint32_t i = 0; i < r->n_marks && b->prompt == 0; i++) {
+        if (r->marks[i] == n) {
+            return true;
+        }
     }
     for (uint32_t i = 0; i < b->n_marks; i++) {
         if (b->marks[i] == n) {
@@ -192,7 +198,7 @@ static void take_results(scheduler *s, branch *only)
         if (b == NULL || b->n_in_batch == 0 || (only != NULL && b != only)) {
             continue;
         }
-        const size_t n_prompt = b->job->request.n_prompt;
+        const size_t n_prompt = b->n_prompt;
         const size_t n_of_prompt =
             b->n_held < n_prompt
                 ? (b->n_held + b->n_in_batch < n_prompt ? b->n_in_batch : n_prompt - b->n_held)

@@ -28,6 +28,19 @@ uint64_t server_fresh_seed(void)
     return seed;
 }
 
+/* Has the memory parts that do not keep every position? Then it can go back to its checkpoints alone. */
+static bool forgets(const cellar_memory *memory)
+{
+    for (uint32_t i = 0; i < cellar_count_groups(memory); i++) {
+        cellar_group_info group;
+        if (cellar_get_group(memory, i, &group, NULL) == CELLAR_OK &&
+            (group.kind != CELLAR_LAYER_ATTENTION || group.window.kind != CELLAR_WINDOW_NONE)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 cellar_status server_start(server *s, uint32_t n_chunk, uint32_t n_queue, cellar_error *error)
 {
     const scheduler_options options = {.engine = s->engine,
@@ -38,6 +51,7 @@ cellar_status server_start(server *s, uint32_t n_chunk, uint32_t n_queue, cellar
                                        .n_queue = n_queue,
                                        .reuse = s->reuse};
     s->started = (int64_t)time(NULL);
+    s->marks_messages = forgets(engine_memory(s->engine));
     s->id_seed = server_fresh_seed() << 32 ^ (uint64_t)s->started;
     atomic_init(&s->next_id, 0);
     cellar_status status = scheduler_create(&options, &s->scheduler, error);

@@ -32,6 +32,7 @@ typedef struct server {
     uint32_t n_slots, n_context;
     reuse_options reuse; /* but its model */
     bool shows_slots, shows_metrics;
+    bool marks_messages; /* the memory can go back to marked places only; set by server_start */
     bool logs, logs_json;
 
     /* Its own. */
