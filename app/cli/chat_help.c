@@ -59,10 +59,8 @@ const char command_chat_help[] =
     "      --cache-rotate WHAT  how keys and values are stored, as for 'cellar run'\n"
     "\n"
     "Choosing tokens, computing: --temp, --top-k, --top-p, --min-p, --repeat-penalty,\n"
-    "--repeat-last, --seed, -t, --threads, --ubatch, --exact, --cpu, as for
-"
-    "'cellar run'
-"
+    "--repeat-last, --seed, -t, --threads, --ubatch, --exact, --cpu, as for\n"
+    "'cellar run'\n"
     "  -q, --quiet           no notes and no figures\n"
     "\n"
     "Words of control tokens (\"<|im_end|>\") in what you say stay words.\n"
