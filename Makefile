@@ -34,7 +34,9 @@ ONLY ?=
 # Seconds for each fuzz target.
 TIME ?= 60
 # What the program is linked with besides libc. `APP_LIBS=` builds the tests that need no more than that.
-APP_LIBS ?= -Wl,--as-needed -ljansson -ledit -lmicrohttpd
+# SHARED=no builds a program without hiredis and OpenSSL, which refuses `cellar serve --shared`.
+SHARED ?= yes
+APP_LIBS ?= -Wl,--as-needed -ljansson -ledit -lmicrohttpd $(if $(filter yes,$(SHARED)),-lhiredis -lssl -lcrypto)
 BUILTIN_MODEL ?= models/storyteller.gguf
 PROMPT ?= Once upon a time
 # Most tokens that `make run` writes; empty: until the model ends its story.
@@ -57,7 +59,7 @@ WARNINGS := -Wall -Wextra -Wshadow -Wcast-qual -Wstrict-prototypes -Wmissing-pro
 # For the library and everything that reads bytes from outside.
 STRICT := -Wconversion -Wno-sign-conversion
 # Equal results on every compiler: a product and a sum are fused only where the code says so.
-REQUIRED := -std=c11 -pthread -ffp-contract=off $(WARNINGS) $(WERROR)
+REQUIRED := -std=c11 -pthread -ffp-contract=off $(WARNINGS) $(WERROR) $(if $(filter no,$(SHARED)),-DCELLAR_NO_SHARED)
 SANITIZERS := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer)
 
 IN_LIB := -Iinclude -Ilib -Ikernels -fPIC -fvisibility=hidden
@@ -98,9 +100,9 @@ app_kernels := $(filter kernels/matmul_% kernels/activate_% kernels/vector_% ker
 lib_sources := $(wildcard lib/*.c) $(filter-out $(app_kernels),$(kernels))
 main_source := $(wildcard app/cli/main.c)
 app_sources := $(filter-out $(main_source),$(wildcard app/*.c app/*/*.c)) $(app_kernels) \
-	$(if $(wildcard $(BUILTIN_MODEL)),$(wildcard app/builtin_model.S))
+	$(if $(wildcard $(BUILTIN_MODEL)),$(wildcard app/builtin_model.S)) app/serve/page.S
 support_sources := $(wildcard tests/*_writer.c tests/support_*.c tests/model/*.c)
-strict_sources := $(wildcard lib/*.c app/engine/gguf*.c app/tokenizer/*.c app/chat/*.c app/serve/*.c app/template/*.c tests/*trace*.c)
+strict_sources := $(wildcard lib/*.c app/engine/gguf*.c app/tokenizer/*.c app/chat/*.c app/serve/*.c app/shared/*.c app/template/*.c tests/*trace*.c)
 
 units := $(basename $(wildcard tests/unit_*.c))
 mains := $(basename $(wildcard tests/attention_matrix.c tests/chat_terminal.c tests/crash.c tests/differential.c tests/scenarios.c tests/faults.c \
@@ -141,6 +143,8 @@ $(call objects,$(strict_sources)): EXTRA = $(STRICT)
 %_avx2.o: EXTRA = $(FLAGS_avx2)
 %_avx512.o: EXTRA = $(FLAGS_avx512)
 %/crc32c_neon.o: EXTRA = $(FLAGS_armcrc)
+# With sanitizers the unrolled kernels take a minute each at -O2, a quarter of that at -O1.
+$(if $(SANITIZE),$(OUT)/kernels/%.o: SANITIZERS += -O1)
 $(addprefix $(OUT)/,$(units)): TEST_LIBS = -lcmocka
 
 ifeq ($(V),1)
@@ -162,7 +166,7 @@ ifneq ($(filter run test,$(MAKECMDGOALS)),)
 $(all_objects): | install-dependencies
 endif
 
-$(filter-out %/builtin_model.o,$(all_objects)): $(OUT)/%.o: %.c
+$(filter-out %/builtin_model.o %/page.o,$(all_objects)): $(OUT)/%.o: %.c
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(compile)
@@ -171,6 +175,11 @@ $(OUT)/app/builtin_model.o: app/builtin_model.S $(BUILTIN_MODEL)
 	$(call say,AS,$<)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) -DBUILTIN_MODEL='"$(BUILTIN_MODEL)"' -MMD -MP -c -o $@ $<
+
+$(OUT)/app/serve/page.o: app/serve/page.S $(wildcard app/page/*)
+	$(call say,AS,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) -MMD -MP -c -o $@ $<
 
 $(program): $(if $(wildcard app/builtin_model.S),$(BUILTIN_MODEL))
 $(BUILTIN_MODEL):
@@ -248,12 +257,13 @@ corpora := $(foreach f,$(fuzzers),$(if $(wildcard fuzz/corpus/$(f)/*),$(OUT)/fuz
 test_programs := $(addprefix $(OUT)/,$(units) $(filter-out %/replay,$(mains))) $(headers) $(corpora)
 test_scripts := $(if $(filter %/replay,$(mains)),$(wildcard tests/golden.sh)) \
 	$(if $(program),$(wildcard tests/cli/cli.sh)) $(if $(examples),$(wildcard tests/examples.sh tests/embedding.sh)) \
-	$(if $(program),$(wildcard tests/clients.sh)) $(wildcard tests/ggml.sh tests/pages.sh tests/python.sh)
+	$(if $(program),$(wildcard tests/clients.sh tests/live_page.sh tests/operation.sh)) $(wildcard tests/ggml.sh tests/pages.sh tests/python.sh) \
+	$(if $(filter yes,$(SHARED)),$(wildcard tests/shared_tier.sh))
 needed_by_scripts := $(program) $(OUT)/libcellar.so $(addprefix $(OUT)/,$(filter %/replay,$(mains)) $(examples))
 twice := $(filter %/scenarios %/golden.sh,$(test_programs) $(test_scripts))
 chosen = $(if $(ONLY),$(foreach t,$(1),$(if $(filter $(ONLY),$(basename $(notdir $(t)))),$(t))),$(1))
 # They run beside each other: the longest are begun first, so that none of them is waited for alone.
-long := $(addprefix %/,attention_matrix differential kernel_check unit_session_hostile cli.sh)
+long := $(addprefix %/,attention_matrix differential kernel_check unit_session_hostile cli.sh shared_tier.sh)
 in_order = $(filter $(long),$(1)) $(filter-out $(long),$(1))
 test_list := $(call in_order,$(call chosen,$(test_programs) $(test_scripts))) \
 	$(addsuffix @scalar,$(call chosen,$(twice)))
@@ -316,7 +326,7 @@ run: all
 
 .PHONY: install-dependencies clean help where
 install-dependencies:
-	@CC="$(CC)" tools/install_dependencies.sh $(if $(filter test,$(MAKECMDGOALS)),test,run)
+	@CC="$(CC)" SHARED="$(SHARED)" tools/install_dependencies.sh $(if $(filter test,$(MAKECMDGOALS)),test,run)
 
 clean:
 	rm -rf $(BUILD)
@@ -349,6 +359,7 @@ make clean            remove build/
 make where            print the folder of this configuration
 
 CC=clang  SANITIZE=address,undefined  SANITIZE=thread  CFLAGS="-O2 -g"  EXEC=WRAPPER  V=1
+SHARED=no  without hiredis and OpenSSL: no 'cellar serve --shared'
 endef
 help:
 	$(info $(help_text))

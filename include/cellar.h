@@ -310,8 +310,8 @@ typedef struct cellar_buckets {
  * mapped file. Buffers are asked for when the memory is created or grows. All functions but
  * `address` must be there. With `address` not NULL and returning a pointer, rows are read and
  * written there and the other calls are not used for that buffer; otherwise everything goes through
- * them. Offsets and sizes are in bytes. false:
- * failed; the operation then ends with CELLAR_IO. read may run on several workers at once.
+ * them. Offsets and sizes are in bytes. false: failed; the operation then ends with CELLAR_IO. read
+ * may run on several workers at once.
  */
 typedef struct cellar_row_store {
     void *(*allocate)(void *context, size_t size); /* a buffer, or NULL; contents undefined */
@@ -933,10 +933,10 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_read_rows(const cellar_memory *m
 /*
  * A layer with is_external keeps its rows in the engine's tensors, one row for each cell: cell c of
  * the layer's group is row c, of cellar_group_info.n_cells rows (blocks are whole, so these can be
- * more than configured). Rows not written yet are masked, but have to be numbers. The engine asks where the tokens of a micro-batch go and which rows
- * they may look at, in the dense form that tensor libraries want. Exports work for other layers
- * too, and only read. All of them are CELLAR_INVALID outside a step, for layers that do not attend,
- * and for NULL arrays.
+ * more than configured). Rows not written yet are masked, but have to be numbers. The engine asks
+ * where the tokens of a micro-batch go and which rows they may look at, in the dense form that tensor
+ * libraries want. Exports work for other layers too, and only read. All of them are CELLAR_INVALID
+ * outside a step, for layers that do not attend, and for NULL arrays.
  *
  * An engine rotates K and Q by the positions of the micro-batch, as the layer's rope says. After a
  * shift, its stored keys are rotated for old positions: cellar_settle puts the turns that are due
@@ -1584,6 +1584,55 @@ CELLAR_API CELLAR_MUST_USE cellar_status cellar_library_persist(cellar_library *
                                                                 uint64_t most_bytes,
                                                                 uint64_t *n_bytes,
                                                                 cellar_error *error);
+
+/*
+ * Sharing between processes. A caller who has a store of its own, on a network say, carries parts of what
+ * was read from one library to another: export writes one, supply takes one in. Nothing is called
+ * back: the caller decides when it waits for its store, and on which thread; library and memory are only needed
+ * for the two calls. docs/shared-tier.md is such a store.
+ */
+
+/*
+ * Can a part hold a stretch of positions alone? True where every group attends to everything. Else (windows,
+ * states) a part is a whole beginning, and ends where a sequence can go on.
+ */
+CELLAR_API bool cellar_library_divides(const cellar_library *library);
+
+/*
+ * Write what has to be equal beside the tokens, the library's own facts included: bytes that are equal if and only if the
+ * keys are. For names in a store; the parts have the key in themselves as well. CELLAR_INVALID,
+ * CELLAR_NO_MEMORY; CELLAR_IO: the writer failed.
+ */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_library_write_key(const cellar_library *library,
+                                                                  const cellar_prefix_key *key,
+                                                                  const cellar_writer *writer,
+                                                                  cellar_error *error);
+
+/*
+ * Write tokens [from, to) of an entry that is in the cells, running or not: a session of one sequence with
+ * the key as facts and all tokens before `to` as its log. CELLAR_NOT_FOUND: no such entry; CELLAR_REFUSED:
+ * it is not in the cells, or (error->at: the largest place before it) cannot be gone on from at `to`;
+ * CELLAR_INVALID also: from > 0 where sequences do not divide. CELLAR_FULL, CELLAR_BUSY, CELLAR_NO_MEMORY;
+ * CELLAR_IO: the writer failed. Cost: a fork, and writing the rows.
+ */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_library_export(cellar_library *library,
+                                                               uint64_t entry, uint32_t from,
+                                                               uint32_t to,
+                                                               const cellar_writer *writer,
+                                                               cellar_error *error);
+
+/*
+ * Take a part in: bytes [size] from anywhere. It has to go on where the running sequence `seq` ends, or before, and
+ * to hold tokens that this is about to read (those of cellar_library_attach). Everything is checked as
+ * in cellar_load_session, every token is compared. *n_ready (may be NULL): how many tokens the sequence has read
+ * now. Retained sequences may be evicted to make room. CELLAR_CORRUPT, CELLAR_UNSUPPORTED, CELLAR_MISMATCH: the part is damaged, or of another
+ * model, key or text; CELLAR_INVALID also: there is a gap before it. CELLAR_FULL, CELLAR_BUSY,
+ * CELLAR_NO_MEMORY. The sequence is then as it was. Cost: loading the rows.
+ */
+CELLAR_API CELLAR_MUST_USE cellar_status cellar_library_supply(cellar_library *library,
+                                                               cellar_seq seq, const void *bytes,
+                                                               size_t size, uint32_t *n_ready,
+                                                               cellar_error *error);
 
 /* A sequence that the library knows. */
 typedef struct cellar_entry {

@@ -7,6 +7,7 @@
  */
 #include "kernels.h"
 
+#include "fill_past.h"
 #include "half.h"
 #include "lanes_avx2.h"
 
@@ -96,25 +97,16 @@ static void rows_f32_from_f16(float *to, const uint16_t *from, size_t n)
     decode_f16(to, from, n);
 }
 
-/* The lines before the first and after the last whole one are written through the caches, the rest past them. */
+ALWAYS_INLINE void write_line(void *line, uint32_t word)
+{
+    const __m256i words = _mm256_set1_epi32((int)word);
+    _mm256_stream_si256((__m256i *)line, words);
+    _mm256_stream_si256((__m256i *)line + 1, words);
+}
+
 static void rows_fill_past(void *to, uint32_t pattern, size_t n)
 {
-    enum { LINE = 64 };
-    unsigned char block[LINE + 4], *bytes = to;
-    for (size_t i = 0; i < sizeof block; i++)
-        block[i] = (unsigned char)(pattern >> 8 * (i % 4));
-    size_t done = (size_t)(-(uintptr_t)bytes & (LINE - 1));
-    if (done > n) done = n;
-    if (done > 0) memcpy(bytes, block, done);
-    const unsigned char *rest = block + done % 4; /* the pattern as it goes on */
-    uint32_t turned;
-    memcpy(&turned, rest, sizeof turned);
-    const __m256i line = _mm256_set1_epi32((int)turned);
-    for (; n - done >= LINE; done += LINE)
-        for (size_t i = 0; i < LINE; i += sizeof line)
-            _mm256_stream_si256((__m256i *)(void *)(bytes + done + i), line);
-    _mm_sfence();
-    if (done < n) memcpy(bytes + done, rest, n - done);
+    fill_past(to, pattern, n, write_line);
 }
 
 void cl_rows_fill_avx2(cl_kernels *table)

@@ -10,6 +10,7 @@
 
 #include <string.h>
 
+#include "fill_past.h"
 #include "lanes_avx512.h"
 #include "quants.h"
 
@@ -100,24 +101,14 @@ static void decode_iq4_nl(float *to, const void *from, size_t n)
         look_up(to + i, block + 2, _mm512_mul_ps(load_scale(block), levels));
 }
 
-/* The lines before the first and after the last whole one are written through the caches, the rest past them. */
+ALWAYS_INLINE void write_line(void *line, uint32_t word)
+{
+    _mm512_stream_si512(line, _mm512_set1_epi32((int)word));
+}
+
 static void rows_fill_past(void *to, uint32_t pattern, size_t n)
 {
-    enum { LINE = 64 };
-    unsigned char block[LINE + 4], *bytes = to;
-    for (size_t i = 0; i < sizeof block; i++)
-        block[i] = (unsigned char)(pattern >> 8 * (i % 4));
-    size_t done = (size_t)(-(uintptr_t)bytes & (LINE - 1));
-    if (done > n) done = n;
-    if (done > 0) memcpy(bytes, block, done);
-    const unsigned char *rest = block + done % 4; /* the pattern as it goes on */
-    uint32_t turned;
-    memcpy(&turned, rest, sizeof turned);
-    const __m512i line = _mm512_set1_epi32((int)turned);
-    for (; n - done >= LINE; done += LINE)
-        _mm512_stream_si512((__m512i *)(void *)(bytes + done), line);
-    _mm_sfence();
-    if (done < n) memcpy(bytes + done, rest, n - done);
+    fill_past(to, pattern, n, write_line);
 }
 
 void cl_rows_fill_avx512(cl_kernels *table)

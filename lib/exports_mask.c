@@ -4,8 +4,8 @@
  * The runs of the token's sequence are clipped to what the token sees, which is at most three ranges
  * of positions (sinks, the window, and for layers that look ahead the sinks in front of it). The few
  * stretches of cells that are left are noted, and the row is written once, from its beginning to its
- * end. With many of them, and where more than zeros is written, the row is first filled with "not
- * seen", and each stretch is written when it is found:
+ * end. Those for which there is no note left are written over that when they are found. Where more than
+ * zeros is written the row is first filled with "not seen", and each stretch is written at once:
  *
  *     seen        positions 6 .. 9          runs  {pos 0, cell 40, len 8} {pos 8, cell 3, len 2}
  *     row         . . . 0 0 . . .  . . . . . . 0 0 . . .
@@ -30,8 +30,8 @@ typedef enum mask_content {
 } mask_content;
 
 /*
- * The stretches of a row of zeros, by cell, until there are too many of them: with these the row is
- * written once, from its first byte to its last, instead of being cleared first.
+ * The first stretches of a row of zeros, by cell: with these the row is written once, from its first
+ * byte to its last, instead of being cleared first.
  */
 enum { MOST_STRETCHES = 64 };
 typedef struct mask_stretches {
@@ -81,20 +81,30 @@ static void repeat(unsigned char *to, size_t size, size_t n)
     }
 }
 
-static void clear_row(const mask_row *r)
+/* The bits of two or one elements that are not seen, as words. */
+static uint32_t word_not_seen(const mask_row *r)
 {
-    const uint32_t f32 = F32_NOT_SEEN;
-    const uint16_t f16 = F16_NOT_SEEN;
+    if (r->content == CONTENT_BUCKETS) return 0;
+    return r->type == CELLAR_F16 ? F16_NOT_SEEN << 16 | F16_NOT_SEEN : F32_NOT_SEEN;
+}
+
+/*
+ * Elements [begin, end), with a word that holds two of them if they are halves. Past the caches only
+ * what is written once: what is written over had better be in them.
+ */
+static void fill(const mask_row *r, uint32_t begin, uint32_t end, uint32_t word)
+{
     size_t size = element_size(r->content, r->type);
-    if (r->content == CONTENT_BUCKETS) {
-        memset(r->row, 0, size * r->n_kv);
-        return;
+    unsigned char *to = r->row + begin * size;
+    if (begin >= end) return;
+    if (r->is_past_caches && r->stretches->is_open) {
+        r->export->memory->kernels.rows_fill_past(to, word, (end - begin) * size);
+    } else if (word == 0) {
+        memset(to, 0, (end - begin) * size);
+    } else {
+        memcpy(to, &word, size);
+        repeat(to, size, end - begin);
     }
-    if (r->type == CELLAR_F16)
-        memcpy(r->row, &f16, sizeof f16);
-    else
-        memcpy(r->row, &f32, sizeof f32);
-    repeat(r->row, size, r->n_kv);
 }
 
 /*
@@ -147,48 +157,29 @@ static void write_buckets(const mask_row *r, size_t at, const cl_run *seen)
     }
 }
 
-/* Elements [begin, end) of a row of zeros become seen or not. */
-static void fill(const mask_row *r, uint32_t begin, uint32_t end, bool is_seen)
-{
-    size_t size = element_size(r->content, r->type);
-    unsigned char *to = r->row + begin * size;
-    const uint32_t f16 = F16_NOT_SEEN << 16 | F16_NOT_SEEN;
-    const uint32_t word = is_seen ? 0 : r->type == CELLAR_F16 ? f16 : F32_NOT_SEEN;
-    if (begin >= end) return;
-    if (r->is_past_caches) {
-        r->export->memory->kernels.rows_fill_past(to, word, (end - begin) * size);
-    } else if (is_seen) {
-        memset(to, 0, (end - begin) * size);
-    } else {
-        memcpy(to, &word, size);
-        repeat(to, size, end - begin);
-    }
-}
-
 /* The row is written: what was noted, and between that what is not seen. Stretches may overlap. */
-static void close_row(const mask_row *r)
+static void write_noted(const mask_row *r)
 {
     const mask_stretches *s = r->stretches;
     uint32_t done = 0;
     for (uint32_t i = 0; i < s->n; i++) {
-        fill(r, done, s->items[i].begin, false);
+        fill(r, done, s->items[i].begin, word_not_seen(r));
         if (s->items[i].begin > done) done = s->items[i].begin;
-        fill(r, done, s->items[i].end, true);
+        fill(r, done, s->items[i].end, 0);
         if (s->items[i].end > done) done = s->items[i].end;
     }
-    fill(r, done, r->n_kv, false);
+    fill(r, done, r->n_kv, word_not_seen(r));
 }
 
-/* false: there are too many, the row has been written so far, and from now on each is written at once. */
+/* false: there are too many. Then the row is written with those that were noted, and each more at once. */
 static bool note_stretch(const mask_row *r, uint32_t begin, uint32_t end)
 {
     mask_stretches *s = r->stretches;
     if (s->n == MOST_STRETCHES) {
         s->is_open = false;
-        clear_row(r);
+        fill(r, 0, r->n_kv, word_not_seen(r)); /* in one piece, which is aligned */
         for (uint32_t i = 0; i < s->n; i++)
-            memset(r->row + s->items[i].begin * element_size(r->content, r->type), 0,
-                   (s->items[i].end - s->items[i].begin) * element_size(r->content, r->type));
+            fill(r, s->items[i].begin, s->items[i].end, 0);
         return false;
     }
     uint32_t i = s->n++;
@@ -309,12 +300,12 @@ static void write_row(const mask_row *r, const cl_export_held *held, uint32_t to
     if (end < INT64_MAX) end++;
     r->stretches->n = 0;
     r->stretches->is_open = r->content == CONTENT_ZEROS;
-    if (!r->stretches->is_open) clear_row(r);
+    if (!r->stretches->is_open) fill(r, 0, r->n_kv, word_not_seen(r));
     write_range(r, held, 0, smaller(first, smaller(n_sinks, limit)));
     write_range(r, held, first, smaller(end, limit));
     write_range(r, held, end, smaller(n_sinks, limit));
     if (r->is_2d) write_position(r, held, token);
-    if (r->stretches->is_open) close_row(r);
+    if (r->stretches->is_open) write_noted(r);
 }
 
 static void write_rows(const cl_export *export, const cl_export_streams *streams,

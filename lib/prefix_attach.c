@@ -46,16 +46,6 @@ static cellar_status make_room_and_take(cellar_library *library, cl_prefix_entry
     }
 }
 
-/* Does every group keep everything? */
-static bool keeps_all(const cellar_memory *memory)
-{
-    for (uint32_t g = 0; g < memory->n_groups; g++)
-        if (memory->groups[g].kind == CELLAR_LAYER_RECURRENT ||
-            cl_group_has_window(&memory->groups[g]))
-            return false;
-    return true;
-}
-
 /*
  * What was loaded has cells of its own, also for what it has in common with sequences in the cells. Share
  * theirs instead, as if it had never left: a prompt that many begin with is there once again. Where
@@ -65,7 +55,7 @@ static void share_beginning(cellar_library *library, const cl_prefix_entry *entr
 {
     cellar_memory *memory = library->memory;
     uint32_t pool = cl_memory_pool_of(memory, seq), common;
-    if (!keeps_all(memory)) return;
+    if (!cl_prefix_places_keeps_all(memory)) return;
     cl_prefix_walk walk = cl_prefix_walk_begin(&entry->space->index, entry->text.tokens,
                                                entry->n_ready);
     for (cl_prefix_text *text; (text = cl_prefix_walk_next(&walk, &common));) {

@@ -251,6 +251,11 @@ static cellar_seq choose_name(cellar_library *library, uint32_t pool)
     return first_free;
 }
 
+cellar_seq cl_prefix_library_name(cellar_library *library, cellar_seq beside)
+{
+    return choose_name(library, cl_memory_pool_of(library->memory, beside));
+}
+
 /* Give what a sequence holds of its first n tokens a name of the library. */
 static cellar_status rename_it(cellar_library *library, cellar_seq seq, uint32_t n,
                                cellar_seq *name, cellar_pos *held, cellar_error *error)

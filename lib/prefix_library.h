@@ -12,6 +12,7 @@
  *     prefix_evict.c      room in the cells; entries by number
  *     prefix_store.c      sequences as sessions: in RAM, or on their way to and from a file
  *     prefix_folder.c     files beneath one folder
+ *     prefix_parts.c      parts of sequences, carried from one library to another
  *     prefix_questions.c  what is known, counted, shown and checked
  *
  * It stands on the memory and never inside it: sequences are copied, removed and asked about by the calls
@@ -68,6 +69,9 @@ struct cellar_library {
     cellar_seq next_seq;
     cellar_library_statistics counts; /* what is counted since the beginning */
 };
+
+/* A name of the library's that nobody has, of the pool of another sequence if there is one; -1. */
+cellar_seq cl_prefix_library_name(cellar_library *library, cellar_seq beside);
 
 /* ---- entries (prefix_entries.c) --------------------------------------------------------------- */
 

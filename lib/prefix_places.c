@@ -30,6 +30,15 @@ bool cl_prefix_places_has_states(const cellar_memory *memory)
     return false;
 }
 
+bool cl_prefix_places_keeps_all(const cellar_memory *memory)
+{
+    for (uint32_t g = 0; g < memory->n_groups; g++)
+        if (memory->groups[g].kind == CELLAR_LAYER_RECURRENT ||
+            cl_group_has_window(&memory->groups[g]))
+            return false;
+    return true;
+}
+
 void cl_prefix_places_list(const cellar_memory *memory, cellar_seq seq, uint32_t n,
                            cl_prefix_places *out)
 {

@@ -34,6 +34,9 @@ uint32_t cl_prefix_places_ask(const cellar_memory *memory, cellar_seq seq, uint3
 /* Does some layer keep states? */
 bool cl_prefix_places_has_states(const cellar_memory *memory);
 
+/* Does every group keep everything? Then every place is good, and a stretch can be cut out. */
+bool cl_prefix_places_keeps_all(const cellar_memory *memory);
+
 /* All of a sequence that holds n tokens. */
 void cl_prefix_places_list(const cellar_memory *memory, cellar_seq seq, uint32_t n,
                            cl_prefix_places *out);

@@ -124,6 +124,7 @@ cellar_status cl_sequences_prepare_remove(cl_sequences *sequences, cellar_seq id
 /* Cut the range out of a list; cells are released. */
 static void remove_range(cl_sequences *sequences, cl_runs *runs, cl_range range)
 {
+    if (runs->n == 0) return; /* such a list may have no items at all, and nothing to point into */
     uint32_t first = cl_runs_cut(runs, range.p0);
     uint32_t last = cut_end(runs, range);
     cl_sequences_release_runs(sequences, runs->items + first, last - first);
@@ -180,7 +181,7 @@ void cl_sequences_replace(cl_sequences *sequences, uint32_t slot, cl_range range
     cl_runs *runs = runs_of(sequences, slot);
     uint32_t begin = cl_runs_cut(runs, range.p0);
     uint32_t end = cut_end(runs, range);
-    cl_sequences_release_runs(sequences, runs->items + begin, end - begin);
+    if (begin < end) cl_sequences_release_runs(sequences, runs->items + begin, end - begin);
     cl_runs_erase(runs, begin, end);
     if (n > 0) {
         cl_runs_insert(runs, begin, from, n);

@@ -21,10 +21,18 @@ fill_in = sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@VERSI
 installed = $(PREFIX)/bin/cellar $(PREFIX)/include/cellar.h $(PREFIX)/include/cellar.hpp $(LIBDIR)/libcellar.a \
 	$(LIBDIR)/libcellar.so.$(VERSION) $(LIBDIR)/libcellar.so.$(SOVERSION) $(LIBDIR)/libcellar.so \
 	$(LIBDIR)/pkgconfig/cellar.pc $(cmakedir)/cellarConfig.cmake $(cmakedir)/cellarConfigVersion.cmake \
-	$(datadir)/man/man1/cellar.1 $(datadir)/bash-completion/completions/cellar \
+	$(datadir)/bash-completion/completions/cellar \
 	$(datadir)/zsh/site-functions/_cellar $(datadir)/fish/vendor_completions.d/cellar.fish
 
-install: all
+# Manual pages that are made: tools/make_manuals.sh.
+.PHONY: manuals
+manuals: $(OUT)/man/made
+$(OUT)/man/made: $(program) docs/man/cellar.1 include/cellar.h tools/make_manuals.sh tools/header_pages.awk tools/help_pages.awk
+	$(call say,MAN,$(OUT)/man)
+	@OUT=$(OUT) VERSION=$(VERSION) EXEC="$(EXEC)" tools/make_manuals.sh
+	@touch $@
+
+install: all manuals
 	for file in $(installed); do install -d "$(DESTDIR)$${file%/*}" || exit 1; done
 	install -m 755 $(OUT)/cellar "$(DESTDIR)$(PREFIX)/bin/cellar"
 	install -m 644 include/cellar.h include/cellar.hpp "$(DESTDIR)$(PREFIX)/include"
@@ -35,18 +43,23 @@ install: all
 	$(call fill_in,packaging/cellar.pc.in,$(LIBDIR)/pkgconfig/cellar.pc)
 	$(call fill_in,packaging/cellarConfig.cmake.in,$(cmakedir)/cellarConfig.cmake)
 	$(call fill_in,packaging/cellarConfigVersion.cmake.in,$(cmakedir)/cellarConfigVersion.cmake)
-	install -m 644 docs/man/cellar.1 "$(DESTDIR)$(datadir)/man/man1/cellar.1"
+	install -d "$(DESTDIR)$(datadir)/man/man1" "$(DESTDIR)$(datadir)/man/man3"
+	install -m 644 $(OUT)/man/man1/*.1 "$(DESTDIR)$(datadir)/man/man1"
+	install -m 644 $(OUT)/man/man3/*.3 "$(DESTDIR)$(datadir)/man/man3"
 	install -m 644 packaging/completion/cellar.bash "$(DESTDIR)$(datadir)/bash-completion/completions/cellar"
 	install -m 644 packaging/completion/_cellar "$(DESTDIR)$(datadir)/zsh/site-functions/_cellar"
 	install -m 644 packaging/completion/cellar.fish "$(DESTDIR)$(datadir)/fish/vendor_completions.d/cellar.fish"
 
 uninstall:
 	for file in $(installed); do rm -f "$(DESTDIR)$$file"; done
+	rm -f "$(DESTDIR)$(datadir)"/man/man1/cellar.1 "$(DESTDIR)$(datadir)"/man/man1/cellar-*.1 \
+		"$(DESTDIR)$(datadir)"/man/man3/cellar.3 "$(DESTDIR)$(datadir)"/man/man3/cellar_*.3 \
+		"$(DESTDIR)$(datadir)"/man/man3/CELLAR_*.3
 	rmdir "$(DESTDIR)$(cmakedir)" 2>/dev/null || true
 
-installcheck: all
+installcheck: all manuals
 	@OUT=$(OUT) MAKE="$(MAKE)" CC="$(CC)" CXX="$(CXX)" SANITIZERS="$(SANITIZERS)" \
-		tools/run_tests.sh tests/install.sh tests/completion.sh tests/dist.sh
+		tools/run_tests.sh tests/install.sh tests/completion.sh tests/manual.sh tests/dist.sh
 
 # ---- the tarball of a release ----------------------------------------------------------------------
 

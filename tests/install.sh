@@ -53,7 +53,8 @@ try "make install DESTDIR=" run_make install
 
 for file in bin/cellar include/cellar.h include/cellar.hpp lib/somewhere/libcellar.a lib/somewhere/libcellar.so \
     lib/somewhere/libcellar.so.0 lib/somewhere/pkgconfig/cellar.pc lib/somewhere/cmake/cellar/cellarConfig.cmake \
-    lib/somewhere/cmake/cellar/cellarConfigVersion.cmake share/man/man1/cellar.1 \
+    lib/somewhere/cmake/cellar/cellarConfigVersion.cmake share/man/man1/cellar.1 share/man/man3/cellar.3 \
+    share/man/man3/cellar_create.3 \
     share/bash-completion/completions/cellar share/zsh/site-functions/_cellar \
     share/fish/vendor_completions.d/cellar.fish; do
     try "there is $file" test -s "$root$prefix/$file"

@@ -26,7 +26,7 @@ verdict() {
 
 # Names of the header, and of its headers' users that are no calls: the C++ header, files, the program's own.
 known=$(grep -oE '\b(cellar|CELLAR)_[A-Za-z0-9_]+' include/cellar.h include/cellar.hpp 2>/dev/null | sed 's/.*://' | sort -u)
-environment='CELLAR_CPU CELLAR_SHARED CELLAR_LIBRARY'
+environment='CELLAR_CPU CELLAR_SHARED CELLAR_LIBRARY CELLAR_SHARED_PASSWORD'
 
 for page in docs/*.md; do
     verdict "$page says what it is for" "$(awk '

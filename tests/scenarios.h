@@ -34,11 +34,7 @@ extern const scenario scenarios_groups[];      /* S14; several groups in one mem
 extern const scenario scenarios_sessions[];    /* S19, S20; saved and loaded */
 extern const scenario scenarios_story[];       /* stories at random, in every kind of memory */
 
-/* What is owed but cannot run yet, and why; counted as skipped. Ends with a NULL name. */
-typedef struct scenario_later {
-    const char *name, *why;
-} scenario_later;
-extern const scenario_later scenarios_later[]; /* scenarios_later.c */
+/* S22 and S24 are a store's and a server's: unit_prefix_stores.c, unit_prefix_keys.c, unit_serve_reuse.c. */
 
 void scenario_check(bool is_true, const char *text, const char *file, int line);
 

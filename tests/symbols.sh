@@ -8,7 +8,9 @@
 #   3. in the static library every global name begins with cellar_ or cl_;
 #   4. AVX registers occur in files named *_avx2 and *_avx512 only, and those of 512 bits in the latter, so that the
 #      program starts on any processor; on AArch64, NEON is everywhere, but CRC-32C instructions are in one file;
-#   5. the library calls nothing that ends the process or prints.
+#   5. the library calls nothing that ends the process or prints;
+#   6. the program defines no name of the libraries that it is linked with: theirs would be called by ours, or ours by
+#      theirs, and neither linker nor compiler says a word.
 # The last line counts; exit 1 if something failed.
 
 set -u
@@ -36,7 +38,7 @@ objdump=${OBJDUMP:-objdump}
 for tool in "$nm" "$objdump" awk; do
     if ! command -v "$tool" >/dev/null 2>&1; then
         echo "skip: there is no $tool here"
-        echo "0 passed, 0 failed, 7 skipped"
+        echo "0 passed, 0 failed, 8 skipped"
         exit 0
     fi
 done
@@ -102,6 +104,21 @@ esac
 verdict "the library neither ends the process nor prints" \
     "$("$nm" -u "$static" | awk '/:$/ { file = $1 } /^ +U / { print file, $2 }' |
         grep -E ' (abort|exit|_exit|_Exit|quick_exit|raise|kill|printf|puts|putchar|fprintf|fputs|fputc|fwrite|perror|vprintf|vfprintf|stdout|stderr)$')"
+
+libraries=$(ldd "$OUT/cellar" 2>/dev/null | awk '$3 ~ /^\// { print $3 }')
+if [ -z "$libraries" ]; then
+    echo "skip: there is no program, or not one that this machine can start: no names of other libraries"
+    skipped=$((skipped + 1))
+else
+    names=$(mktemp) || exit 1
+    trap 'rm -f "$names"' EXIT
+    "$nm" -g --defined-only "$OUT/libapp.a" "$static" 2>/dev/null | awk 'NF == 3 { print $3 }' | sort -u >"$names"
+    both=$(for library in $libraries; do
+        "$nm" -D --defined-only "$library" | awk '{ sub(/@.*/, "", $3); print $3 }' | sort -u | comm -12 - "$names" |
+            sed "s|\$| is also in ${library##*/}|"
+    done)
+    verdict "no name of the program is one of a library's" "$both"
+fi
 
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]

@@ -24,6 +24,7 @@
 #include "engine/generate.h"
 #include "serve/reuse.h"
 #include "serve/scheduler.h"
+#include "support_words.h"
 
 static gguf_file *file;
 static model *storyteller;
@@ -49,21 +50,6 @@ static int close_model(void **state)
 }
 
 /* ---- one alone ------------------------------------------------------------------------------ */
-
-typedef struct words {
-    char text[4096];
-    size_t n;
-} words;
-
-static bool add_words(void *context, const char *bytes, size_t n)
-{
-    words *w = context;
-    assert_true(w->n + n < sizeof w->text);
-    memcpy(w->text + w->n, bytes, n);
-    w->n += n;
-    w->text[w->n] = '\0';
-    return true;
-}
 
 static engine *make_engine(uint32_t n_cells, uint32_t n_ubatch)
 {
@@ -106,7 +92,7 @@ static words write_alone(const char *prompt, uint64_t seed, uint64_t n_limit)
     g.prompt = tokens;
     g.n_limit = n_limit;
     g.context = &w;
-    g.text = add_words;
+    g.text = words_add;
     assert_int_equal(generate(e, tok, s, &g, &result, NULL), CELLAR_OK);
     free(tokens);
     sampler_destroy(s);
@@ -186,7 +172,7 @@ static void finish(job *j, words *w)
     for (;;) {
         switch (job_next(j, -1, &piece, &choice)) {
         case JOB_PIECE:
-            add_words(&w[choice], piece->text, piece->n_text);
+            words_add(&w[choice], piece->text, piece->n_text);
             free(piece);
             break;
         case JOB_CHOICE_ENDS:

@@ -14,15 +14,14 @@
 
 #include <cmocka.h>
 
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "builtin_model.h"
 #include "engine/generate.h"
 #include "serve/scheduler.h"
+#include "support_folder.h"
 #include "support_lab.h"
 #include "support_recurrent.h"
 
@@ -109,18 +108,6 @@ static tokens write_alone(const model *m, const tokens *prompt, uint64_t n_limit
     sampler_destroy(s);
     engine_destroy(e);
     return written;
-}
-
-static void remove_files(const char *folder)
-{
-    DIR *list = opendir(folder);
-    char path[512];
-    for (struct dirent *its = readdir(list); its != NULL; its = readdir(list)) {
-        snprintf(path, sizeof path, "%s/%s", folder, its->d_name);
-        unlink(path);
-    }
-    closedir(list);
-    assert_int_equal(rmdir(folder), 0);
 }
 
 /* ---- with others ---------------------------------------------------------------------------- */
@@ -260,16 +247,15 @@ static void add(tokens *to, const tokens *more)
 /* From the folder comes what a server before this one had read. */
 static void a_restart_reads_only_what_is_new(const model *m)
 {
-    char folder[] = "/tmp/cellar-kinds-XXXXXX";
-    assert_non_null(mkdtemp(folder));
+    assert_int_equal(folder_set_up(NULL), 0);
     tokens said = make_prompt(60, 1), written;
-    rig r = rig_open(m, MOST, folder);
+    rig r = rig_open(m, MOST, folder_name);
     ask(&r, &said, 12, &written);
     rig_destroy(&r);
     add(&said, &written);
     const tokens more = make_prompt(9, 2);
     add(&said, &more);
-    r = rig_open(m, MOST, folder);
+    r = rig_open(m, MOST, folder_name);
     const job_report its = ask(&r, &said, 12, &written);
     assert_int_equal(its.source, JOB_SOURCE_DISK);
     assert_true(its.n_read <= more.n + 1);
@@ -277,10 +263,10 @@ static void a_restart_reads_only_what_is_new(const model *m)
     rig_destroy(&r);
     /* and nothing of what only the other one would have known */
     tokens other = make_prompt(60, 6);
-    r = rig_open(m, MOST, folder);
+    r = rig_open(m, MOST, folder_name);
     assert_int_equal(ask(&r, &other, 4, &written).n_reused, 0);
     rig_destroy(&r);
-    remove_files(folder);
+    assert_int_equal(folder_tear_down(NULL), 0);
 }
 
 /* A message is written anew: what stands before it is not read again, though nobody was ever there before. */

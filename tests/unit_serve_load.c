@@ -30,6 +30,7 @@
 #include "model/random.h"
 #include "support_folder.h"
 #include "support_http.h"
+#include "support_words.h"
 
 #define N_TALKS 12u   /* streams of tokens that prompts are the beginnings of */
 #define N_DEPTHS 8u   /* how long a beginning */
@@ -72,21 +73,6 @@ static void make_kind(kind *k, unsigned talk, unsigned depth)
     k->n_choices = depth == 3 ? 2 : 1;
 }
 
-typedef struct words {
-    char text[4096];
-    size_t n;
-} words;
-
-static bool add_words(void *context, const char *bytes, size_t n)
-{
-    words *w = context;
-    assert_true(w->n + n < sizeof w->text);
-    memcpy(w->text + w->n, bytes, n);
-    w->n += n;
-    w->text[w->n] = '\0';
-    return true;
-}
-
 static sampler_options sampling_of(const kind *k, unsigned choice)
 {
     sampler_options sampling = sampler_defaults();
@@ -109,7 +95,7 @@ static char *write_alone(const served *its, engine *e, const kind *k, unsigned c
     g.n_limit = k->n_limit;
     g.ignore_end = true;
     g.context = &w;
-    g.text = add_words;
+    g.text = words_add;
     assert_int_equal(generate(e, its->tokenizer, s, &g, &result, NULL), CELLAR_OK);
     sampler_destroy(s);
     assert_int_equal(cellar_remove(engine_memory(e), 0, 0, -1, NULL), CELLAR_OK);

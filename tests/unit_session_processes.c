@@ -184,7 +184,7 @@ static void what_is_not_ours_is_left_alone(void **state)
 static void a_folder_full_of_names_is_an_error(void **state)
 {
     (void)state;
-    char slot[300] = "", name[310];
+    char slot[300] = "", name[320];
     cellar_error error;
     const folder_content c = folder_text("new");
     killed_while_saving("a");

@@ -49,13 +49,17 @@ look() {
         *) missing="$missing gcc" ;;
         esac
         # Without a compiler nothing can be tried: ask for all of it.
-        missing="$missing libc6-dev libjansson-dev libedit-dev libmicrohttpd-dev"
+        missing="$missing libc6-dev libjansson-dev libedit-dev libmicrohttpd-dev libhiredis-dev libssl-dev"
         [ "$need" = run ] || missing="$missing libcmocka-dev"
     else
         links libc6-dev -lm stdio.h math.h pthread.h
         links libjansson-dev -ljansson jansson.h
         links libedit-dev -ledit histedit.h
         links libmicrohttpd-dev -lmicrohttpd microhttpd.h
+        if [ "${SHARED:-yes}" = yes ]; then
+            links libhiredis-dev -lhiredis hiredis/hiredis.h
+            links libssl-dev '-lssl -lcrypto' openssl/ssl.h
+        fi
         [ "$need" = run ] || links libcmocka-dev -lcmocka stdarg.h stddef.h stdint.h setjmp.h cmocka.h
     fi
     has make make
@@ -67,7 +71,19 @@ look() {
         has clang-format clang-format
         has universal-ctags ctags
         has groff groff
+        has curl curl
+        if [ "${SHARED:-yes}" = yes ]; then
+            has redis-server redis-server
+            has haproxy haproxy
+            has openssl openssl
+            has iproute2 ip
+        fi
+        has mandoc mandoc
         has python3 python3
+        # The page of `cellar serve` is tried in it; other systems call it otherwise.
+        if ! command -v chromium-browser >/dev/null 2>&1 && ! command -v google-chrome >/dev/null 2>&1; then
+            has chromium chromium
+        fi
         has cmake cmake
         has xz-utils xz
         has zsh zsh

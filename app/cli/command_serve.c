@@ -36,6 +36,8 @@ static serve_options default_options(void)
                            .checkpoint_mib = 64,
                            .cache_ram_mib = 1024,
                            .cache_disk_mib = 8192,
+                           .shared_ram_mib = 512,
+                           .shared_expire = 86400,
                            .memory = memory_options_defaults(),
                            .sampling = sampling_options_defaults()};
 }
@@ -69,6 +71,12 @@ static options_result parse(int argc, char **argv, serve_options *o, cellar_erro
         option_text(0, "cache-dir", &o->cache_folder),
         option_integer(0, "cache-disk", &o->cache_disk_mib, 1, 1 << 30),
         option_flag(0, "share-prefixes", &o->shares_prefixes),
+        option_text(0, "shared", &o->shared),
+        option_text(0, "shared-ca", &o->shared_ca),
+        option_text(0, "shared-key", &o->shared_key),
+        option_integer(0, "shared-ram", &o->shared_ram_mib, 1, 1 << 20),
+        option_integer(0, "shared-expire", &o->shared_expire, 1, INT32_MAX),
+        option_integer(0, "shared-wait", &o->shared_wait, 0, 3600000),
         MEMORY_OPTIONS(&o->memory),
         SAMPLING_OPTIONS(&o->sampling),
         option_text(0, "cpu", &o->cpu),

@@ -13,11 +13,13 @@
 #include "serve/server.h"
 
 typedef struct serve_options {
-    const char *model, *cpu, *format, *alias, *host, *key, *key_file, *slot_folder, *cache_folder;
+    const char *model, *cpu, *format, *alias, *host, *key, *key_file, *slot_folder, *cache_folder,
+        *shared, *shared_ca, *shared_key;
     memory_options memory;
     sampling_options sampling;
     int64_t port, n_slots, n_context, n_predict, n_chunk, n_queue, n_connections, max_body_mib,
-        request_seconds, grace_seconds, checkpoint_mib, cache_ram_mib, cache_disk_mib;
+        request_seconds, grace_seconds, checkpoint_mib, cache_ram_mib, cache_disk_mib,
+        shared_ram_mib, shared_expire, shared_wait;
     uint32_t cpu_mask;
     bool no_mmap, shares_prefixes, no_slots, logs_json, is_quiet, has_metrics;
 } serve_options;
@@ -30,6 +32,8 @@ typedef struct serve_parts {
     char *template_text, *bos, *eos, *name;
     char **keys; /* [n_keys] */
     size_t n_keys;
+    char *shared_secret; /* [n_shared_secret] NULL: none */
+    size_t n_shared_secret;
     engine *engine;
     server server;
     http *http;

@@ -135,6 +135,33 @@ static cellar_status read_keys(serve_parts *p, cellar_error *error)
     return status;
 }
 
+/* The secret of names in the shared store, without the line end. */
+static cellar_status read_shared_key(serve_parts *p, cellar_error *error)
+{
+    const serve_options *o = p->options;
+    prompt text;
+    if (o->shared_key == NULL) {
+        return CELLAR_OK;
+    }
+    const cellar_status status = prompt_read(NULL, o->shared_key, &text, error);
+    if (status != CELLAR_OK) {
+        return status;
+    }
+    size_t n = text.length;
+    while (n > 0 && (text.text[n - 1] == '\n' || text.text[n - 1] == '\r')) {
+        n--;
+    }
+    p->shared_secret = n > 0 ? malloc(n) : NULL; /* any bytes */
+    if (p->shared_secret != NULL) {
+        memcpy(p->shared_secret, text.text, n);
+        p->n_shared_secret = n;
+    }
+    prompt_free(&text);
+    return p->shared_secret != NULL
+               ? CELLAR_OK
+               : report(error, CELLAR_INVALID, -1, "option --shared-key: the file is empty");
+}
+
 /* ---- engine and server ---------------------------------------------------------------------- */
 
 static cellar_status make_engine(serve_parts *p, cellar_error *error)
@@ -193,7 +220,16 @@ static cellar_status start_server(serve_parts *p, cellar_error *error)
     s->reuse = (reuse_options){.ram_bytes = (uint64_t)o->cache_ram_mib << 20,
                                .folder = o->cache_folder,
                                .disk_bytes = (uint64_t)o->cache_disk_mib << 20,
-                               .shares_between_keys = o->shares_prefixes};
+                               .shares_between_keys = o->shares_prefixes,
+                               .shared = {.address = o->shared,
+                                          .password = getenv("CELLAR_SHARED_PASSWORD"),
+                                          .ca_file = o->shared_ca,
+                                          .secret = p->shared_secret,
+                                          .secret_bytes = p->n_shared_secret,
+                                          .most_bytes = (uint64_t)o->shared_ram_mib << 20,
+                                          .expire_seconds = (uint32_t)o->shared_expire,
+                                          .wait_seconds = (double)o->shared_wait / 1e3,
+                                          .logs = !o->is_quiet}};
     s->shows_slots = !o->no_slots;
     s->shows_metrics = o->has_metrics;
     s->logs = !o->is_quiet;
@@ -227,8 +263,9 @@ bool serve_make(const serve_options *options, serve_parts *p)
         return false;
     }
     if (make_renderer(p, &error) != CELLAR_OK || read_keys(p, &error) != CELLAR_OK ||
-        name_model(p, &error) != CELLAR_OK || make_engine(p, &error) != CELLAR_OK ||
-        start_server(p, &error) != CELLAR_OK || start_http(p, &error) != CELLAR_OK) {
+        read_shared_key(p, &error) != CELLAR_OK || name_model(p, &error) != CELLAR_OK ||
+        make_engine(p, &error) != CELLAR_OK || start_server(p, &error) != CELLAR_OK ||
+        start_http(p, &error) != CELLAR_OK) {
         serve_fail(NULL, &error);
         return false;
     }
@@ -250,6 +287,7 @@ void serve_free(serve_parts *p)
         free(p->keys[i]);
     }
     free(p->keys);
+    free(p->shared_secret);
     free(p->template_text);
     free(p->bos);
     free(p->eos);

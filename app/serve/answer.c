@@ -205,20 +205,15 @@ json_t *answer_timings(const answer *a)
                      "predicted_per_second", per(n_written, its.write_seconds));
 }
 
-static const char *source_name(job_source source)
-{
-    static const char *const names[] = {"none", "live", "ram", "disk"};
-    return names[source];
-}
-
 json_t *answer_reuse(const answer *a)
 {
     const job_report its = look_at_all(a);
     const job_prompt prompt = job_prompt_of(&a->job->request, 0);
-    json_t *made = json_pack("{s:I, s:I, s:s, s:s, s:I, s:I}", "reusable",
+    json_t *made = json_pack("{s:I, s:I, s:s, s:s, s:I, s:I, s:I}", "reusable",
                              (json_int_t)its.n_reusable, "reused", (json_int_t)its.n_reused,
-                             "source", source_name(its.source), "reason", its.reason, "set_aside",
-                             (json_int_t)its.n_set_aside, "id_slot", (json_int_t)its.slot);
+                             "source", job_source_name(its.source), "reason", its.reason,
+                             "set_aside", (json_int_t)its.n_set_aside, "id_slot",
+                             (json_int_t)its.slot, "conversation", (json_int_t)its.conversation);
     if (its.diverged_at >= 0) {
         const size_t at = (size_t)its.diverged_at, n = prompt.n - at < 8 ? prompt.n - at : 8;
         (void)!json_object_set_new(made, "diverged_at", json_integer(its.diverged_at));

@@ -1,29 +1,11 @@
 /*
- * api_info.c: what the server says of itself: /, /health, /v1/models, /props.
+ * api_info.c: what the server says of itself: /health, /v1/models, /props.
  *
  * Names and units are those that clients of such servers know. n_ctx is what one request may use, prompt and
  * answer together; clients size their prompts by it.
  */
-#include <string.h>
-
 #include "engine/gguf.h"
 #include "serve/server.h"
-
-static const char page[] =
-    "<!doctype html>\n"
-    "<html lang=\"en\"><head><meta charset=\"utf-8\"><title>cellar serve</title></head>\n"
-    "<body><h1>cellar serve</h1>\n"
-    "<p>The server is running. It speaks the APIs of OpenAI (<code>/v1/chat/completions</code>, "
-    "<code>/v1/completions</code>),\n"
-    "and says of itself at <a href=\"/health\">/health</a>, <a href=\"/v1/models\">/v1/models</a> "
-    "and <a href=\"/props\">/props</a>.</p>\n"
-    "</body></html>\n";
-
-void api_page(server *s, http_request *request)
-{
-    (void)s;
-    http_reply_text(request, 200, "text/html; charset=utf-8", page, strlen(page));
-}
 
 void api_health(server *s, http_request *request)
 {

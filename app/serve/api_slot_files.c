@@ -189,7 +189,7 @@ static void restore(void *context)
     if (e->status == CELLAR_OK) {
         e->n_tokens = its.n_tokens;
         reuse_tell(r, entry, its.tokens, its.n_tokens);
-        reuse_retain(r, entry, e->slot);
+        (void)reuse_retain(r, entry, e->slot);
     } else if (entry != NULL) {
         reuse_drop(r, entry);
     }

@@ -122,6 +122,41 @@ static void say_own_names(const page_text *p, const scheduler_counters *c)
     say_reasons(p, c);
 }
 
+/* The shared store, if there is one. */
+static void say_shared(page_text *p, const scheduler_counters *counters)
+{
+    const shared_counters *c = &counters->shared;
+    if (!counters->has_shared) {
+        return;
+    }
+    say(p, "cellar:shared_tokens_total", "counter", "Prompt tokens from the shared store.",
+        (double)counters->n_shared);
+    say(p, "cellar:shared_fetches_total", "counter", "Prompts looked up there.",
+        (double)c->n_fetches);
+    say(p, "cellar:shared_hits_total", "counter", "Of these, something came.", (double)c->n_hits);
+    say(p, "cellar:shared_late_total", "counter",
+        "Of these, given up: no time, or reading was faster.", (double)c->n_late);
+    say(p, "cellar:shared_skipped_total", "counter", "Prompts that are read again faster.",
+        (double)c->n_skipped);
+    say(p, "cellar:shared_refused_total", "counter", "Prompts not looked up: the store is gone.",
+        (double)c->n_refused);
+    say(p, "cellar:shared_read_total", "counter", "Values read.", (double)c->n_read);
+    say(p, "cellar:shared_read_bytes_total", "counter", "Their bytes.", (double)c->bytes_read);
+    say(p, "cellar:shared_written_total", "counter", "Values written.", (double)c->n_written);
+    say(p, "cellar:shared_written_bytes_total", "counter", "Their bytes.",
+        (double)c->bytes_written);
+    say(p, "cellar:shared_kept_total", "counter", "Values that were there already.",
+        (double)c->n_kept);
+    say(p, "cellar:shared_damaged_total", "counter", "Values that were not what they should be.",
+        (double)c->n_damaged);
+    say(p, "cellar:shared_failures_total", "counter", "Times that the store could not be used.",
+        (double)c->n_failures);
+    say(p, "cellar:shared_queued_bytes", "gauge", "Bytes that wait to be written.",
+        (double)c->queued_bytes);
+    say(p, "cellar:shared_reads", "gauge", "1: the store is read from.", c->reads);
+    say(p, "cellar:shared_writes", "gauge", "1: the store is written to.", c->writes);
+}
+
 void api_metrics(server *s, http_request *request)
 {
     if (!s->shows_metrics) {
@@ -134,6 +169,7 @@ void api_metrics(server *s, http_request *request)
     if (p.stream != NULL) {
         say_known_names(&p, &counters);
         say_own_names(&p, &counters);
+        say_shared(&p, &counters);
         if (fclose(p.stream) == 0) {
             http_reply_text(request, 200, "text/plain; version=0.0.4; charset=utf-8", p.text, p.n);
         }
@@ -248,14 +284,11 @@ static bool describe(void *context, const cellar_entry *entry, const reuse_note 
     const double since = note->since > 0 ? job_now() - note->since : 0;
     json_t *its = json_pack(
         "{s:I, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:I, s:b}", "id",
-        (json_int_t)entry->entry, "tier",
-        is_in_cells            ? "live"
-        : entry->ram_bytes > 0 ? "ram"
-                               : "disk",
-        "is_running", entry->is_running, "tokens", (json_int_t)entry->n_tokens, "bytes",
-        (json_int_t)0, "checkpoints", (json_int_t)0, "ram_bytes", (json_int_t)entry->ram_bytes,
-        "disk_bytes", (json_int_t)entry->disk_bytes, "age_seconds", since, "hits",
-        (json_int_t)note->n_hits, "id_slot", (json_int_t)note->slot, "pinned", entry->is_pinned);
+        (json_int_t)entry->entry, "tier", job_source_name(reuse_tier(entry)), "is_running",
+        entry->is_running, "tokens", (json_int_t)entry->n_tokens, "bytes", (json_int_t)0,
+        "checkpoints", (json_int_t)0, "ram_bytes", (json_int_t)entry->ram_bytes, "disk_bytes",
+        (json_int_t)entry->disk_bytes, "age_seconds", since, "hits", (json_int_t)note->n_hits,
+        "id_slot", (json_int_t)note->slot, "pinned", entry->is_pinned);
     if (is_in_cells) {
         describe_cells(engine_memory(l->server->engine), entry->seq, its);
     }

@@ -13,6 +13,7 @@
 #include "serve/answer_text.h"
 #include "serve/job.h"
 #include "serve/reuse.h"
+#include "serve/sharing.h"
 
 #define BRANCH_MARKS 8u
 
@@ -33,6 +34,7 @@ typedef struct branch {
     uint32_t *counts;   /* [n_vocab] times each token was written; NULL: no penalties */
     reuse_entry *entry; /* its sequence; NULL: it waits */
     uint32_t slot;      /* while it does not wait */
+    uint64_t event;     /* of the timeline; 0: none */
     bool is_reading;    /* nothing was chosen yet since it was admitted */
     bool was_admitted;  /* at least once */
     job_report report;
@@ -42,6 +44,8 @@ typedef struct branch {
     bool wants_row;
     size_t marks[BRANCH_MARKS]; /* [n_marks] places where somebody wants to part from it */
     uint32_t n_marks;
+    sharing_prompt *shared; /* what of it is in the shared store; NULL: nothing, or not asked yet */
+    bool was_looked_up;     /* in the shared store, or had not to be */
 } branch;
 
 /* What choosing needs to know of the model. */

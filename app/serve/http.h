@@ -82,6 +82,9 @@ void http_reply_json(http_request *request, unsigned status, json_t *body);
 void http_reply_text(http_request *request, unsigned status, const char *type, const char *bytes,
                      size_t n);
 
+/* A header more, of the reply that was made; `value` may hold no line end. */
+void http_add_header(http_request *request, const char *name, const char *value);
+
 /*
  * {"error": {"code", "message", "type", "param"}}; `param` may be NULL. `more` (may be NULL) holds further members and
  * is taken over.

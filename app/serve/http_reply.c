@@ -119,6 +119,13 @@ void http_reply_text(http_request *r, unsigned status, const char *type, const c
     reply_bytes(r, status, type, copy, n);
 }
 
+void http_add_header(http_request *r, const char *name, const char *value)
+{
+    if (r->response != NULL) {
+        (void)!MHD_add_response_header(r->response, name, value);
+    }
+}
+
 void http_reply_error(http_request *r, unsigned status, const char *type, const char *param,
                       json_t *more, const char *format, ...)
 {

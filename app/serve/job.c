@@ -68,6 +68,12 @@ size_t job_longest_prompt(const job_request *request)
     return longest;
 }
 
+const char *job_source_name(job_source source)
+{
+    static const char *const names[] = {"none", "live", "ram", "disk", "shared"};
+    return names[source];
+}
+
 /* ---- life ----------------------------------------------------------------------------------- */
 
 cellar_status job_create(job_request *request, job **out, cellar_error *error)

@@ -112,20 +112,25 @@ typedef enum job_source {
     JOB_SOURCE_NONE,
     JOB_SOURCE_LIVE,
     JOB_SOURCE_RAM,
-    JOB_SOURCE_DISK
+    JOB_SOURCE_DISK,
+    JOB_SOURCE_SHARED
 } job_source;
+
+/* As clients read it: "none", "live", "ram", "disk", "shared". */
+const char *job_source_name(job_source source);
 
 /* What became of a choice. All of it is there when the choice has ended. */
 typedef struct job_report {
     job_finish finish;
-    size_t n_reusable;   /* tokens of the prompt after which a sequence can be gone on from */
-    size_t n_reused;     /* of these, what could be taken over, < n_prompt */
-    job_source source;   /* of them */
-    const char *reason;  /* why no more; static */
-    int64_t diverged_at; /* the first token of the prompt that was another one there; -1: none */
-    size_t n_read;       /* prompt tokens that were computed */
-    uint64_t n_written;  /* tokens */
-    const char *stop;    /* the stop that came, of request.stops */
+    size_t n_reusable;     /* tokens of the prompt after which a sequence can be gone on from */
+    size_t n_reused;       /* of these, what could be taken over, < n_prompt */
+    job_source source;     /* of them */
+    const char *reason;    /* why no more; static */
+    int64_t diverged_at;   /* the first token of the prompt that was another one there; -1: none */
+    uint64_t conversation; /* as reuse_answer has it */
+    size_t n_read;         /* prompt tokens that were computed */
+    uint64_t n_written;    /* tokens */
+    const char *stop;      /* the stop that came, of request.stops */
     uint32_t slot;
     uint32_t n_set_aside; /* times that it had to make room for others */
     double wait_seconds, read_seconds, write_seconds;

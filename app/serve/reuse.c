@@ -24,6 +24,7 @@ struct reuse {
     cellar_seq next, first_seq;
     reuse_note *notes; /* [n_notes] the oldest first */
     size_t n_notes;
+    uint64_t n_conversations; /* so far */
 };
 
 cellar_status reuse_create(cellar_memory *memory, const reuse_options *options, reuse **out,
@@ -104,13 +105,26 @@ static void note_hit(const reuse *r, uint64_t entry)
     }
 }
 
-static void add_note(reuse *r, uint64_t entry, int64_t slot)
+static void add_note(reuse *r, uint64_t entry, int64_t slot, const reuse_entry *its)
 {
     if (r->n_notes == MOST_NOTES) {
         r->n_notes -= MOST_NOTES / 4;
         memmove(r->notes, r->notes + MOST_NOTES / 4, r->n_notes * sizeof *r->notes);
     }
-    r->notes[r->n_notes++] = (reuse_note){.entry = entry, .slot = slot, .since = job_now()};
+    r->notes[r->n_notes++] = (reuse_note){.entry = entry,
+                                          .slot = slot,
+                                          .since = job_now(),
+                                          .conversation = its->conversation,
+                                          .n_prompt = its->n_prompt};
+}
+
+/* Whoever takes over all that was asked somewhere (but its last token, which is always read) goes on with it. */
+static uint64_t conversation_of(reuse *r, const cellar_prefix *found)
+{
+    const reuse_note *note = found->reused > 0 ? find_note(r, found->entry) : NULL;
+    const bool goes_on = note != NULL && note->conversation != 0 &&
+                         found->reused + (size_t)1 >= note->n_prompt;
+    return goes_on ? note->conversation : ++r->n_conversations;
 }
 
 /* ---- sequences that somebody works in ------------------------------------------------------- */
@@ -135,6 +149,7 @@ cellar_status reuse_name(reuse *r, reuse_entry **out, cellar_error *error)
         r->next = r->next + 1 < r->first_seq ? r->next + 1 : 1;
     } while (is_name_used(r, r->next));
     (*out)->seq = r->next;
+    (*out)->begun = job_now();
     (*out)->next = r->entries;
     r->entries = *out;
     return CELLAR_OK;
@@ -161,7 +176,8 @@ static reuse_answer answer_of(const cellar_prefix *p, size_t most)
                           .diverged_at = p->reason == CELLAR_PREFIX_DIVERGED ? p->diverged_at : -1,
                           .n_coming = p->coming < most ? p->coming : most,
                           .coming = p->coming_seq,
-                          .is_in_cells = p->source == CELLAR_PREFIX_FROM_CELLS};
+                          .is_in_cells = p->source == CELLAR_PREFIX_FROM_CELLS,
+                          .entry = p->entry};
 }
 
 static cellar_prefix find(const reuse *r, const char *owner, const char *salt,
@@ -203,6 +219,8 @@ cellar_status reuse_begin(reuse *r, const char *owner, const char *salt, const c
     (*out)->is_in_library = true;
     (*out)->n_told = found.reused;
     *answer = answer_of(&found, most);
+    (*out)->conversation = answer->conversation = conversation_of(r, &found);
+    (*out)->n_prompt = n;
     if (found.reused > 0) {
         note_hit(r, found.entry);
     }
@@ -227,18 +245,19 @@ void reuse_drop(reuse *r, reuse_entry *entry)
     unlink_entry(r, entry);
 }
 
-void reuse_retain(reuse *r, reuse_entry *entry, int64_t slot)
+uint64_t reuse_retain(reuse *r, reuse_entry *entry, int64_t slot)
 {
     uint64_t number = 0;
     if (!entry->is_in_library ||
         cellar_library_retain(r->library, entry->seq, &number, NULL) != CELLAR_OK) {
         reuse_drop(r, entry);
-        return;
+        return 0;
     }
     if (number != 0) {
-        add_note(r, number, slot);
+        add_note(r, number, slot, entry);
     }
     unlink_entry(r, entry);
+    return number;
 }
 
 /* ---- room ----------------------------------------------------------------------------------- */
@@ -272,7 +291,46 @@ bool reuse_persist(reuse *r, uint64_t most_bytes)
     return cellar_library_persist(r->library, most_bytes, &n, NULL) == CELLAR_OK && n > 0;
 }
 
+/* ---- parts ---------------------------------------------------------------------------------- */
+
+bool reuse_divides(const reuse *r)
+{
+    return cellar_library_divides(r->library);
+}
+
+bool reuse_write_key(const reuse *r, const char *owner, const char *salt,
+                     const cellar_writer *writer)
+{
+    const cellar_prefix_key key = key_of(r, owner, salt);
+    return cellar_library_write_key(r->library, &key, writer, NULL) == CELLAR_OK;
+}
+
+cellar_status reuse_export(reuse *r, uint64_t entry, size_t from, size_t to,
+                           const cellar_writer *writer, cellar_error *error)
+{
+    return cellar_library_export(r->library, entry, clamp(from), clamp(to), writer, error);
+}
+
+cellar_status reuse_supply(reuse *r, reuse_entry *entry, const void *bytes, size_t size, size_t *n)
+{
+    uint32_t n_ready = 0;
+    const cellar_status status = cellar_library_supply(r->library, entry->seq, bytes, size,
+                                                       &n_ready, NULL);
+    if (status == CELLAR_OK) {
+        *n = entry->n_told = n_ready;
+    }
+    return status;
+}
+
 /* ---- looking -------------------------------------------------------------------------------- */
+
+job_source reuse_tier(const cellar_entry *entry)
+{
+    if (entry->seq >= 0) {
+        return JOB_SOURCE_LIVE;
+    }
+    return entry->ram_bytes > 0 ? JOB_SOURCE_RAM : JOB_SOURCE_DISK;
+}
 
 typedef struct visiting {
     const reuse *r;
@@ -283,8 +341,17 @@ typedef struct visiting {
 static bool show(void *context, const cellar_entry *entry)
 {
     const visiting *v = context;
-    const reuse_note none = {.slot = -1}, *its = find_note(v->r, entry->entry);
-    return v->visit(v->context, entry, its != NULL ? its : &none);
+    const reuse_note *its = find_note(v->r, entry->entry);
+    reuse_note own = {.slot = -1};
+    for (const reuse_entry *e = v->r->entries; entry->is_running && e != NULL; e = e->next) {
+        if (e->seq == entry->seq) {
+            own = (reuse_note){.slot = -1,
+                               .since = e->begun,
+                               .conversation = e->conversation,
+                               .n_prompt = e->n_prompt};
+        }
+    }
+    return v->visit(v->context, entry, its != NULL && !entry->is_running ? its : &own);
 }
 
 void reuse_visit(const reuse *r,
@@ -310,6 +377,23 @@ static bool match(void *context, const cellar_entry *entry)
         l->is_found = true;
     }
     return !l->is_found;
+}
+
+static bool match_any(void *context, const cellar_entry *entry)
+{
+    looking *l = context;
+    if (entry->entry == l->entry) {
+        *l->out = *entry;
+        l->is_found = true;
+    }
+    return !l->is_found;
+}
+
+bool reuse_find(const reuse *r, uint64_t number, cellar_entry *out)
+{
+    looking l = {.entry = number, .out = out};
+    (void)!cellar_library_visit(r->library, match_any, &l, NULL);
+    return l.is_found;
 }
 
 uint64_t reuse_in_slot(const reuse *r, int64_t slot, cellar_entry *entry)

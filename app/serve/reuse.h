@@ -21,20 +21,36 @@
 #include "engine/model.h"
 #include "serve/job.h"
 
+/* The store that several servers share (sharing.h has it). */
+typedef struct sharing_options {
+    const char *address; /* NULL: there is none */
+    const char *password, *ca_file;
+    const void *secret; /* [secret_bytes] of names */
+    size_t secret_bytes;
+    uint64_t most_bytes;     /* that wait to be read or written */
+    uint32_t expire_seconds; /* 0: a day */
+    double wait_seconds;     /* that a prompt waits; 0: as long as reading it would take */
+    bool logs;
+} sharing_options;
+
 typedef struct reuse_options {
     const model *model;
     uint64_t ram_bytes;       /* of the store in RAM; 0: there is none */
     const char *folder;       /* for files; NULL: none */
     uint64_t disk_bytes;      /* of all of them */
     bool shares_between_keys; /* owners do not count, salts do */
+    sharing_options shared;
 } reuse_options;
 
 /* A sequence that somebody works in. */
 typedef struct reuse_entry {
     struct reuse_entry *next;
     cellar_seq seq;
-    size_t n_told;      /* tokens that the library knows to be read */
-    bool is_in_library; /* else it is only a name */
+    size_t n_told;         /* tokens that the library knows to be read */
+    bool is_in_library;    /* else it is only a name */
+    uint64_t conversation; /* 0: none */
+    size_t n_prompt;       /* tokens that it was begun for */
+    double begun;          /* job_now() */
 } reuse_entry;
 
 typedef struct reuse reuse;
@@ -48,6 +64,12 @@ typedef struct reuse_answer {
     size_t n_coming;     /* tokens that somebody is about to have read too; 0: none */
     cellar_seq coming;   /* who */
     bool is_in_cells;    /* the reusable ones are */
+    uint64_t entry;      /* of which they are; 0: none */
+    /*
+     * Counted from 1: the same as that of the sequence it goes on from, if all was taken over that had been asked
+     * there; else a new one.
+     */
+    uint64_t conversation;
 } reuse_answer;
 
 /* CELLAR_NO_MEMORY, and what cellar_library_create says of the folder. */
@@ -73,8 +95,11 @@ cellar_status reuse_name(reuse *r, reuse_entry **out, cellar_error *error);
 /* The sequence holds tokens [n] now. What cannot be noted is not found by others, no more. */
 void reuse_tell(reuse *r, reuse_entry *entry, const cellar_token *tokens, size_t n);
 
-/* Nobody works in it any more; what it has read is kept if that is possible. slot -1: none. */
-void reuse_retain(reuse *r, reuse_entry *entry, int64_t slot);
+/*
+ * Nobody works in it any more; what it has read is kept if that is possible. slot -1: none. The library's number of
+ * it; 0: nothing was kept.
+ */
+uint64_t reuse_retain(reuse *r, reuse_entry *entry, int64_t slot);
 
 /* Nobody works in it, and what it holds is forgotten. */
 void reuse_drop(reuse *r, reuse_entry *entry);
@@ -92,6 +117,19 @@ bool reuse_makes_room(reuse *r, const char *owner, const char *salt, const cella
 /* Write a little of what is not on disk yet; false: there is nothing to write, or nowhere. */
 bool reuse_persist(reuse *r, uint64_t most_bytes);
 
+/* ---- parts, for the shared store -------------------------------------------------------------- */
+
+/* As cellar_library_divides, _write_key (false: no memory), _export and _supply; *n: what the sequence holds then. */
+bool reuse_divides(const reuse *r);
+bool reuse_write_key(const reuse *r, const char *owner, const char *salt,
+                     const cellar_writer *writer);
+cellar_status reuse_export(reuse *r, uint64_t entry, size_t from, size_t to,
+                           const cellar_writer *writer, cellar_error *error);
+cellar_status reuse_supply(reuse *r, reuse_entry *entry, const void *bytes, size_t size, size_t *n);
+
+/* An entry by its number, running or not; its tokens are valid until something changes. */
+bool reuse_find(const reuse *r, uint64_t number, cellar_entry *out);
+
 /* ---- looking ---------------------------------------------------------------------------------- */
 
 typedef struct reuse_note {
@@ -99,9 +137,14 @@ typedef struct reuse_note {
     int64_t slot;   /* -1: none */
     double since;   /* when it was last used, job_now() */
     uint64_t n_hits;
+    uint64_t conversation; /* 0: not known, as of what a file held */
+    size_t n_prompt;       /* tokens that were asked there */
 } reuse_note;
 
-/* Show each entry, with its note (all zero, slot -1, if there is none). false: stop. */
+/* Where an entry is kept: in the cells, else in RAM, else in a file. */
+job_source reuse_tier(const cellar_entry *entry);
+
+/* Show each entry, with its note (all zero, slot -1, if there is none; of a running one since it began). false: stop. */
 void reuse_visit(const reuse *r,
                  bool (*visit)(void *context, const cellar_entry *entry, const reuse_note *note),
                  void *context);

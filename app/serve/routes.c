@@ -8,6 +8,9 @@
 
 const http_route server_routes[] = {
     {"GET", "/", api_page, true},
+    {"GET", "/page.css", api_page_style, true},
+    {"GET", "/page.js", api_page_script, true},
+    {"GET", "/page.svg", api_page_icon, true},
     {"GET", "/health", api_health, true},
     {"GET", "/v1/health", api_health, true},
     {"GET", "/v1/models", api_models, false},
@@ -16,6 +19,7 @@ const http_route server_routes[] = {
     {"GET", "/metrics", api_metrics, false},
     {"GET", "/slots", api_slots, false},
     {"POST", "/slots/*", api_slot_action, false},
+    {"GET", "/memory", api_memory, false},
     {"GET", "/cache", api_cache, false},
     {"DELETE", "/cache/*", api_cache_drop, false},
     {"POST", "/tokenize", api_tokenize, false},

@@ -20,6 +20,7 @@
 #define IDLE_BYTES (4u << 20) /* written at a time: so long somebody who comes may have to wait */
 #define IDLE_SECONDS 5.0      /* without work before that begins: a conversation may go on soon */
 #define AGAIN_SECONDS 0.05    /* between two such times */
+#define DRAIN_SECONDS 5.0     /* for what the shared store was not given yet, at the end */
 
 /* ---- lists ---------------------------------------------------------------------------------- */
 
@@ -74,9 +75,12 @@ void scheduler_finish(scheduler *s, branch *b, job_finish finish)
 {
     s->counters.n_branches_ended++;
     atomic_fetch_sub(&s->n_live, 1);
+    sharing_prompt_destroy(s->sharing, b->shared);
+    b->shared = NULL;
     s->counters.n_cancelled += finish == JOB_CANCELLED;
     s->counters.n_failed += finish == JOB_FAILED;
     branch_end(b, finish);
+    timeline_end(s->timeline, b->event, &b->report);
     branch_destroy(b);
 }
 
@@ -85,9 +89,13 @@ void scheduler_take_out(scheduler *s, branch *b)
     if (b->entry != NULL) {
         /* A place to come back to. One that cannot be made is no failure. */
         (void)!cellar_checkpoint(engine_memory(s->options.engine), b->entry->seq, NULL);
-        reuse_retain(s->reuse, b->entry, b->slot);
+        const job_request *r = &b->job->request;
+        const uint64_t number = reuse_retain(s->reuse, b->entry, b->slot);
+        sharing_offer(s->sharing, r->owner, r->salt, number, SIZE_MAX);
         b->entry = NULL;
     }
+    sharing_prompt_destroy(s->sharing, b->shared);
+    b->shared = NULL;
     b->n_held = 0;
     b->n_marks = 0;
     s->slots[b->slot] = NULL;
@@ -124,6 +132,7 @@ static void count_memory(scheduler *s)
         s->counters.budget_bytes = memory.budget_bytes;
     }
     s->counters.library = reuse_statistics(s->reuse);
+    s->counters.has_shared = s->sharing != NULL;
     s->counters.n_at_work = s->n_at_work;
     s->counters.n_waiting = s->waiting.n;
 }
@@ -155,20 +164,44 @@ static void run_errands(scheduler *s)
     }
 }
 
+/* When the first prompt has waited long enough for the shared store; 0: none waits. */
+static double next_deadline(const scheduler *s)
+{
+    double first = 0;
+    for (const branch *b = s->waiting.first; b != NULL; b = b->next) {
+        const double its = b->shared != NULL ? sharing_until(b->shared) : 0;
+        first = its > 0 && (first == 0 || its < first) ? its : first;
+    }
+    return first;
+}
+
+static struct timespec after(double seconds)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    seconds = seconds > 0 ? seconds : 0;
+    until.tv_sec += (time_t)seconds;
+    until.tv_nsec += (long)((seconds - (double)(time_t)seconds) * 1e9);
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    return until;
+}
+
 /* With the lock: sleep until somebody wakes us, or for a while if there is something to tidy; false: that. */
 static bool sleep_until_woken(scheduler *s)
 {
+    const double deadline = next_deadline(s);
+    if (deadline > 0) {
+        const struct timespec until = after(deadline - job_now());
+        pthread_cond_timedwait(&s->changed, &s->lock, &until);
+        s->was_woken = true;
+        return true;
+    }
     if (s->is_tidy) {
         pthread_cond_wait(&s->changed, &s->lock);
         return true;
     }
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += (long)((s->has_begun_to_tidy ? AGAIN_SECONDS : IDLE_SECONDS) * 1e9) %
-                     1000000000;
-    until.tv_sec += s->has_begun_to_tidy ? 0 : (time_t)IDLE_SECONDS;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
+    const struct timespec until = after(s->has_begun_to_tidy ? AGAIN_SECONDS : IDLE_SECONDS);
     return pthread_cond_timedwait(&s->changed, &s->lock, &until) != ETIMEDOUT;
 }
 
@@ -182,6 +215,21 @@ static void tidy(scheduler *s, bool had_work, bool is_idle)
         s->is_tidy = !reuse_persist(s->reuse, IDLE_BYTES);
         s->has_begun_to_tidy = true;
     }
+}
+
+/* What the shared store was not given yet: others may go on with it. */
+static void hand_over(scheduler *s)
+{
+    const double until = job_now() + DRAIN_SECONDS;
+    while (!sharing_is_done(s->sharing) && job_now() < until) {
+        if (!sharing_write(s->sharing, false)) {
+            sharing_drain(s->sharing, AGAIN_SECONDS);
+            if (!sharing_count(s->sharing).writes) {
+                break;
+            }
+        }
+    }
+    sharing_drain(s->sharing, until - job_now());
 }
 
 static void *run_thread(void *argument)
@@ -201,6 +249,7 @@ static void *run_thread(void *argument)
         end_cancelled(s, false);
         scheduler_admit(s);
         has_work = scheduler_step(s);
+        has_work = sharing_write(s->sharing, s->n_at_work > 0) || has_work;
         tidy(s, has_work, is_idle);
         count_memory(s);
         pthread_mutex_lock(&s->lock);
@@ -209,6 +258,7 @@ static void *run_thread(void *argument)
     take_incoming(s);
     pthread_mutex_unlock(&s->lock);
     end_cancelled(s, true);
+    hand_over(s);
     while (reuse_persist(s->reuse, UINT64_MAX)) {}
     pthread_mutex_lock(&s->lock);
     run_errands(s);
@@ -248,6 +298,27 @@ static cellar_status list_ends(scheduler *s, cellar_error *error)
     return CELLAR_OK;
 }
 
+static void wake(void *context)
+{
+    scheduler *s = context;
+    pthread_mutex_lock(&s->lock);
+    s->was_woken = true;
+    pthread_cond_signal(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static cellar_status make_reuse(scheduler *s, cellar_error *error)
+{
+    reuse_options *o = &s->options.reuse;
+    o->model = engine_model(s->options.engine);
+    cellar_status status = reuse_create(engine_memory(s->options.engine), o, &s->reuse, error);
+    if (status == CELLAR_OK && o->shared.address != NULL) {
+        status = sharing_create(s->reuse, &o->shared, wake, s, &s->sharing, error);
+    }
+    o->shared = (sharing_options){.address = NULL}; /* it holds secrets */
+    return status;
+}
+
 static cellar_status make_room(scheduler *s, cellar_error *error)
 {
     const size_t n_slots = s->options.n_slots;
@@ -259,20 +330,20 @@ static cellar_status make_room(scheduler *s, cellar_error *error)
     s->checkpoints = calloc(s->n_batch, sizeof *s->checkpoints);
     s->wanted = calloc(n_slots, sizeof *s->wanted);
     s->logits = calloc(n_slots * s->model.n_vocab, sizeof *s->logits);
+    s->timeline = timeline_create();
     if (s->slots == NULL || s->left == NULL || s->tokens == NULL || s->seqs == NULL ||
-        s->checkpoints == NULL || s->wanted == NULL || s->logits == NULL) {
+        s->checkpoints == NULL || s->wanted == NULL || s->logits == NULL || s->timeline == NULL) {
         return report(error, CELLAR_NO_MEMORY, -1, "no memory for %zu answers at once", n_slots);
     }
     cellar_status status = list_ends(s, error);
-    s->options.reuse.model = engine_model(s->options.engine);
-    return status == CELLAR_OK
-               ? reuse_create(engine_memory(s->options.engine), &s->options.reuse, &s->reuse, error)
-               : status;
+    return status == CELLAR_OK ? make_reuse(s, error) : status;
 }
 
 static void free_all(scheduler *s)
 {
+    sharing_destroy(s->sharing);
     reuse_destroy(s->reuse);
+    timeline_destroy(s->timeline);
     free(s->slots);
     free(s->left);
     free(s->tokens);
@@ -341,15 +412,6 @@ void scheduler_destroy(scheduler *s)
 
 /* ---- from other threads --------------------------------------------------------------------- */
 
-static void wake(void *context)
-{
-    scheduler *s = context;
-    pthread_mutex_lock(&s->lock);
-    s->was_woken = true;
-    pthread_cond_signal(&s->changed);
-    pthread_mutex_unlock(&s->lock);
-}
-
 /* With the lock: queue them all, or none. */
 static cellar_status queue(scheduler *s, branch_list *made, cellar_error *error)
 {
@@ -416,8 +478,9 @@ void scheduler_close(scheduler *s)
 scheduler_counters scheduler_count(scheduler *s)
 {
     pthread_mutex_lock(&s->lock);
-    const scheduler_counters counters = s->published;
+    scheduler_counters counters = s->published;
     pthread_mutex_unlock(&s->lock);
+    counters.shared = sharing_count(s->sharing); /* it changes while the thread sleeps */
     return counters;
 }
 
@@ -468,6 +531,11 @@ void scheduler_look_at_slot(const scheduler *s, uint32_t slot, scheduler_slot *o
 reuse *scheduler_reuse(scheduler *s)
 {
     return s->reuse;
+}
+
+const timeline *scheduler_timeline(const scheduler *s)
+{
+    return s->timeline;
 }
 
 engine *scheduler_engine(scheduler *s)

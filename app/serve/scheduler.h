@@ -15,6 +15,8 @@
 #include "engine/engine.h"
 #include "serve/job.h"
 #include "serve/reuse.h"
+#include "serve/timeline.h"
+#include "shared/shared_store.h"
 #include "tokenizer/tokenizer.h"
 
 typedef struct scheduler_options {
@@ -53,6 +55,9 @@ typedef struct scheduler_counters {
     uint32_t n_cells, n_used;          /* of the largest group, now */
     cellar_library_statistics library; /* sequences that are retained, and where */
     uint64_t bytes, budget_bytes;      /* of the memory, now */
+    bool has_shared;                   /* there is a shared store */
+    uint64_t n_shared;                 /* tokens taken over from it, of n_reused */
+    shared_counters shared;
 } scheduler_counters;
 
 /* Start it. CELLAR_NO_MEMORY, CELLAR_IO: no thread; and what cellar_library_create says of the folder. */
@@ -98,6 +103,7 @@ typedef struct scheduler_slot {
 
 void scheduler_look_at_slot(const scheduler *s, uint32_t slot, scheduler_slot *out);
 reuse *scheduler_reuse(scheduler *s);
+const timeline *scheduler_timeline(const scheduler *s);
 engine *scheduler_engine(scheduler *s);
 
 #endif /* APP_SCHEDULER_H */

@@ -15,6 +15,7 @@
 #include "serve/scheduler_parts.h"
 
 #define MARGIN 32u        /* tokens that each branch at work gets room to write */
+#define ENOUGH_TOKENS 64u /* prompt tokens that were read before their speed is believed */
 #define WORTH_WAITING 32u /* tokens that two must have in common before one waits for the other */
 
 /* ---- who ------------------------------------------------------------------------------------ */
@@ -82,6 +83,59 @@ static uint32_t slot_for(const scheduler *s, const branch *b)
     return best;
 }
 
+/* ---- the shared store ----------------------------------------------------------------------- */
+
+/* Is somebody fetching, or taking in, what this one would fetch? And how many fetch at all. */
+static bool is_fetched_already(const scheduler *s, const sharing_prompt *p, uint32_t *n_fetching)
+{
+    bool is_found = false;
+    *n_fetching = 0;
+    for (const branch *its = s->waiting.first; its != NULL; its = its->next) {
+        if (its->shared != NULL) {
+            ++*n_fetching;
+            is_found = is_found || sharing_is_same(its->shared, p);
+        }
+    }
+    for (uint32_t i = 0; i < s->options.n_slots; i++) {
+        const branch *its = s->slots[i];
+        is_found = is_found ||
+                   (its != NULL && its->shared != NULL && sharing_is_same(its->shared, p));
+    }
+    return is_found;
+}
+
+static double token_seconds(const scheduler *s)
+{
+    const scheduler_counters *c = &s->counters;
+    return c->n_prompt >= ENOUGH_TOKENS ? c->prompt_seconds / (double)c->n_prompt : 0;
+}
+
+/* Does it wait for the shared store? If it was not asked yet, it is asked now. */
+static bool has_to_wait(scheduler *s, branch *b)
+{
+    const job_request *r = &b->job->request;
+    if (s->sharing == NULL || r->starts_cold || b->was_admitted) {
+        return false;
+    }
+    if (!b->was_looked_up) {
+        const reuse_answer answer = look(s, b);
+        sharing_prompt *p = sharing_prompt_create(s->sharing, r->owner, r->salt, b->tokens,
+                                                  b->n_tokens, answer.n_reusable);
+        uint32_t n_fetching;
+        if (p != NULL && (is_fetched_already(s, p, &n_fetching) ||
+                          n_fetching >= s->options.n_slots - s->n_at_work)) {
+            sharing_prompt_destroy(s->sharing, p);
+            return true;
+        }
+        b->was_looked_up = true;
+        b->shared = p;
+        if (p != NULL) {
+            sharing_fetch(s->sharing, p, token_seconds(s));
+        }
+    }
+    return b->shared != NULL && sharing_is_fetching(s->sharing, b->shared);
+}
+
 static branch *choose(scheduler *s)
 {
     branch *best = NULL;
@@ -89,7 +143,7 @@ static branch *choose(scheduler *s)
     for (branch *b = s->waiting.first; b != NULL; b = b->next) {
         const uint32_t n = count_of_client(s, b->job->request.client);
         if ((best == NULL || n < fewest) && slot_for(s, b) < s->options.n_slots &&
-            !has_to_follow(s, b)) {
+            !has_to_follow(s, b) && !has_to_wait(s, b)) {
             best = b;
             fewest = n;
         }
@@ -132,7 +186,7 @@ static bool has_room(scheduler *s, const branch *b)
 
 /* ---- letting in ----------------------------------------------------------------------------- */
 
-static void count_reason(scheduler *s, const branch *b)
+void scheduler_count_reason(scheduler *s, const branch *b)
 {
     for (uint32_t i = 0; i < SCHEDULER_REASONS; i++) {
         scheduler_reason *its = &s->counters.reasons[i];
@@ -159,15 +213,21 @@ static cellar_status take_over(scheduler *s, branch *b, cellar_error *error)
         return status;
     }
     b->n_held = answer.n_reused;
+    if (answer.n_reused > 0) {
+        sharing_note_hit(s->sharing, r->owner, r->salt, answer.entry, answer.n_reused);
+    }
     if (!b->was_admitted) {
         b->report.n_reusable = is_cold ? 0 : answer.n_reusable;
         b->report.n_reused = answer.n_reused;
         b->report.source = answer.n_reused > 0 ? answer.source : JOB_SOURCE_NONE;
         b->report.reason = is_cold ? "disabled" : answer.reason;
         b->report.diverged_at = is_cold ? -1 : answer.diverged_at;
+        b->report.conversation = answer.conversation;
         b->report.wait_seconds = job_now() - b->job->made;
         s->counters.n_reused += answer.n_reused;
-        count_reason(s, b);
+        if (b->shared == NULL) {
+            scheduler_count_reason(s, b);
+        }
     }
     return CELLAR_OK;
 }
@@ -188,6 +248,9 @@ static void let_in(scheduler *s, branch *b)
     b->is_reading = true;
     b->was_admitted = true;
     b->admitted = job_now();
+    if (b->event == 0) {
+        b->event = timeline_begin(s->timeline, b->job->request.owner, b->n_prompt, &b->report);
+    }
     s->counters.n_jobs += b->choice == 0 && b->report.n_set_aside == 0;
     s->slots[slot] = b;
     s->n_at_work++;

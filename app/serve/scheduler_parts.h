@@ -13,6 +13,8 @@
 #include "serve/branch.h"
 #include "serve/reuse.h"
 #include "serve/scheduler.h"
+#include "serve/sharing.h"
+#include "serve/timeline.h"
 
 typedef struct errand {
     struct errand *next;
@@ -45,6 +47,8 @@ struct scheduler {
 
     /* The thread's own. */
     reuse *reuse;
+    sharing *sharing; /* NULL: there is no shared store */
+    timeline *timeline;
     branch_list waiting; /* by age; those that were set aside are older than those that come in */
     branch **slots;      /* [n_slots] at work; NULL: idle */
     uint64_t *left;      /* [n_slots] the larger, the later a branch left it; 0: never used */
@@ -79,6 +83,9 @@ void scheduler_take_out(scheduler *s, branch *b);
 
 /* It ends and is freed. It must be in no list and no slot. */
 void scheduler_finish(scheduler *s, branch *b, job_finish finish);
+
+/* What became of its prompt, by reason: once all that could be taken over was. */
+void scheduler_count_reason(scheduler *s, const branch *b);
 
 /* scheduler_step.c: compute one micro-batch; false: there was nothing to compute. */
 bool scheduler_step(scheduler *s);

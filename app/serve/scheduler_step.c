@@ -13,6 +13,47 @@
 #include "report.h"
 #include "serve/scheduler_parts.h"
 
+/* ---- the shared store ----------------------------------------------------------------------- */
+
+#define SUPPLY_SECONDS 0.004 /* at a time, while others are at work */
+
+/* What came from there was put into its sequence. */
+static void count_supplied(scheduler *s, branch *b, size_t n)
+{
+    job_report *r = &b->report;
+    if (n > 0) {
+        r->n_reused += n;
+        r->n_reusable = r->n_reused > r->n_reusable ? r->n_reused : r->n_reusable;
+        r->source = JOB_SOURCE_SHARED;
+        r->reason = cellar_prefix_reason_text(b->n_held + 1 == b->n_tokens ? CELLAR_PREFIX_WHOLE
+                                                                           : CELLAR_PREFIX_ENDED);
+        r->diverged_at = -1;
+        s->counters.n_reused += n;
+        s->counters.n_shared += n;
+    }
+    scheduler_count_reason(s, b);
+}
+
+/* Put what came into the sequences of those who waited for it; true: something was. */
+static bool supply_all(scheduler *s)
+{
+    bool was_any = false;
+    for (uint32_t i = 0; i < s->options.n_slots; i++) {
+        branch *b = s->slots[i];
+        if (b == NULL || b->shared == NULL) {
+            continue;
+        }
+        was_any = true;
+        const double seconds = s->n_at_work > 1 ? SUPPLY_SECONDS : 1e9;
+        if (!sharing_supply(s->sharing, b->shared, b->entry, seconds, &b->n_held)) {
+            count_supplied(s, b, b->n_held - b->report.n_reused);
+            sharing_prompt_destroy(s->sharing, b->shared);
+            b->shared = NULL;
+        }
+    }
+    return was_any;
+}
+
 /* ---- putting together ----------------------------------------------------------------------- */
 
 static bool is_writing(const branch *b)
@@ -35,7 +76,8 @@ static branch *choose_reader(const scheduler *s, bool shortest)
     branch *best = NULL;
     for (uint32_t i = 0; i < s->options.n_slots; i++) {
         branch *b = s->slots[i];
-        if (b == NULL || is_writing(b) || b->n_in_batch == b->n_tokens - b->n_held) {
+        if (b == NULL || is_writing(b) || b->shared != NULL ||
+            b->n_in_batch == b->n_tokens - b->n_held) {
             continue;
         }
         const size_t left = b->n_tokens - b->n_held;
@@ -54,7 +96,7 @@ static uint32_t add_writers(scheduler *s)
     for (uint32_t i = 0; i < s->options.n_slots; i++) {
         branch *b = s->slots[i];
         if (b != NULL) {
-            b->n_in_batch = is_writing(b) && !job_is_held_up(b->job);
+            b->n_in_batch = is_writing(b) && b->shared == NULL && !job_is_held_up(b->job);
             n += (uint32_t)b->n_in_batch;
         }
     }
@@ -78,8 +120,11 @@ static void add_readers(scheduler *s, uint32_t n_writers)
     }
 }
 
-static bool is_mark(const branch *b, size_t n)
+static bool is_mark(const scheduler *s, const branch *b, size_t n)
 {
+    if (sharing_wants_mark(s->sharing, n, b->n_prompt)) {
+        return true;
+    }
     if (n + 1 == b->n_prompt) {
         return true; /* where the next one with this prompt goes on */
     }
@@ -103,7 +148,7 @@ static uint32_t write_down(scheduler *s, branch *b, uint32_t at, uint32_t *n_wan
     for (size_t i = 0; i < b->n_in_batch; i++, at++) {
         s->tokens[at] = b->tokens[b->n_held + i];
         s->seqs[at] = b->entry->seq;
-        s->checkpoints[at] = is_mark(b, b->n_held + i + 1);
+        s->checkpoints[at] = is_mark(s, b, b->n_held + i + 1);
     }
     b->wants_row = b->n_in_batch > 0 && b->n_held + b->n_in_batch == b->n_tokens;
     if (b->wants_row) {
@@ -311,6 +356,7 @@ static void count_step(scheduler *s, double seconds, uint32_t n_writers, uint32_
 
 bool scheduler_step(scheduler *s)
 {
+    const bool was_supplied = supply_all(s);
     const uint32_t n_writers = add_writers(s);
     add_readers(s, n_writers);
     for (;;) {
@@ -319,7 +365,7 @@ bool scheduler_step(scheduler *s)
         const double start = job_now();
         const cellar_status status = compute(s, NULL, &n, &error);
         if (n == 0) {
-            return false;
+            return was_supplied;
         }
         if (status == CELLAR_OK) {
             count_step(s, job_now() - start, n_writers < n ? n_writers : n, n);

@@ -87,12 +87,16 @@ json_t *server_text_of(const server *s, const cellar_token *tokens, size_t n);
 void server_describe_token(const server *s, cellar_token token, json_t *to);
 
 void api_page(server *s, http_request *request);
+void api_page_style(server *s, http_request *request);
+void api_page_script(server *s, http_request *request);
+void api_page_icon(server *s, http_request *request);
 void api_health(server *s, http_request *request);
 void api_models(server *s, http_request *request);
 void api_props(server *s, http_request *request);
 void api_metrics(server *s, http_request *request);
 void api_slots(server *s, http_request *request);
 void api_slot_action(server *s, http_request *request);
+void api_memory(server *s, http_request *request);
 void api_cache(server *s, http_request *request);
 void api_cache_drop(server *s, http_request *request);
 void api_tokenize(server *s, http_request *request);
