@@ -174,8 +174,36 @@ typedef struct cl_weight {
                    const float *x, size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride);
 } cl_weight;
 
+/*
+ * The product of cl_weight with activations that the table's `round` made of x, of as many tokens:
+ * rows of cl_rounded_bytes(n_in) bytes, one behind the other, the first at a multiple of 64. Every
+ * version gives the same bits.
+ */
+typedef void cl_multiply_rounded(const void *w, size_t row_bytes, uint32_t n_in, uint32_t first,
+                                 uint32_t last, const void *x, uint32_t n_tokens, float *y,
+                                 size_t y_stride);
+
+/* Products of up to so many tokens read rounded activations in another order than those of more. */
+#define CL_FEW_TOKENS 8u
+
+/* Bytes that `n` rounded activations take, n a multiple of 32: whole cache lines. */
+static inline size_t cl_rounded_bytes(size_t n)
+{
+    return (2 * n + n / 32 * 24 + 63) / 64 * 64;
+}
+
 typedef struct cl_matmul_table {
     cl_weight weight[CL_WEIGHT_TYPES];
+
+    /*
+     * Activations as whole numbers of 16 bits, a scale for each 32 (rounded.h): n numbers of one token,
+     * for products of n_tokens of them. n is a multiple of 32; `to` has cl_rounded_bytes(n) bytes,
+     * aligned to 64.
+     */
+    void (*round)(void *to, const float *x, size_t n, uint32_t n_tokens);
+    /* By CL_WEIGHT_*; NULL for F32, F16 and BF16, which are no whole numbers. */
+    cl_multiply_rounded *multiply_rounded[CL_WEIGHT_TYPES];
+    int is_rounding_faster; /* than matmul: the engine then rounds */
 
     /* z[i] = z[i] / (1 + exp(-z[i])). NaN stays NaN; -infinity gives NaN or 0. */
     void (*silu)(float *z, size_t n);
@@ -224,6 +252,8 @@ void cl_vector_fill_scalar(cl_matmul_table *table);
 void cl_vector_fill_avx2(cl_matmul_table *table);
 void cl_vector_fill_avx512(cl_matmul_table *table);
 void cl_matmul_fill_scalar(cl_matmul_table *table);
+void cl_matmul_rounded_fill_scalar(cl_matmul_table *table);
+void cl_matmul_rounded_fill_avx512(cl_matmul_table *table);
 void cl_matmul_fill_avx2(cl_matmul_table *table);
 void cl_matmul_tiles_fill_avx2(cl_matmul_table *table);
 void cl_matmul_fill_avx512(cl_matmul_table *table);

@@ -12,6 +12,7 @@ void cl_matmul_fill(cl_matmul_table *table, uint32_t mask)
 {
     memset(table, 0, sizeof *table);
     cl_matmul_fill_scalar(table);
+    cl_matmul_rounded_fill_scalar(table);
     cl_activate_fill_scalar(table);
     cl_vector_fill_scalar(table);
 
@@ -26,6 +27,7 @@ void cl_matmul_fill(cl_matmul_table *table, uint32_t mask)
     if (usable & CL_CPU_AVX512) {
         cl_matmul_fill_avx512(table);
         cl_matmul_packed_fill_avx512(table);
+        cl_matmul_rounded_fill_avx512(table);
         cl_activate_fill_avx512(table);
         cl_vector_fill_avx512(table);
     }

@@ -1,11 +1,10 @@
 /*
  * packed_avx2.h: packed weights unpacked a stretch of up to 256 numbers at a time.
  *
- * Every type is brought into the same form first: a signed byte for each number, a scale and an offset for
- * each part of 16 or 32. Bytes are cheap: an instruction handles 32 of them. From that form eight numbers
+ * Every type is brought into the form of packed.h first: a signed byte for each number, a scale and an offset
+ * for each part of 16 or 32. Bytes are cheap: an instruction handles 32 of them. From that form eight numbers
  * at a time become floats: scale * quant, or scale * quant + offset, where the product is exact (11 + 7 + 5
- * bits and their signs at most), so that fusing changes no bit of what packed.h computes. MXFP4 has a -0,
- * which no byte is: its quants are indices.
+ * bits and their signs at most), so that fusing changes no bit of what packed.h computes.
  *
  * packed.h says where the bits of each type lie. Nothing outside the blocks is read. packed_avx512.h uses
  * the form and some of the functions.
@@ -18,50 +17,6 @@
 #include "kernels.h"
 #include "lanes_avx2.h"
 #include "packed.h"
-
-enum {
-    STRETCH = 256, /* numbers unpacked at a time: a multiple of every block */
-    PARTS = 16     /* that have scales, at most */
-};
-
-typedef struct unpacked {
-    _Alignas(64) int8_t quant[STRETCH];
-    _Alignas(64) float scale[PARTS];  /* of each part */
-    _Alignas(64) float offset[PARTS]; /* what is added; only where has_offset() */
-} unpacked;
-
-/* ---- facts about the types, known when compiled ---------------------------------------------- */
-
-ALWAYS_INLINE int has_offset(int type)
-{
-    return type == CL_WEIGHT_Q4_1 || type == CL_WEIGHT_Q5_1 || type == CL_WEIGHT_Q2_K ||
-           type == CL_WEIGHT_Q4_K || type == CL_WEIGHT_Q5_K;
-}
-
-/* Numbers that share a scale. */
-ALWAYS_INLINE size_t part_of(int type)
-{
-    return type == CL_WEIGHT_Q2_K || type == CL_WEIGHT_Q3_K || type == CL_WEIGHT_Q6_K ? 16 : 32;
-}
-
-ALWAYS_INLINE size_t block_of(int type)
-{
-#define BLOCK_OF(name, number, block, block_bytes)                                                 \
-    if (type == (number)) return (block);
-    WEIGHTS_BY_TILE(BLOCK_OF)
-#undef BLOCK_OF
-    return 1;
-}
-
-/* Of n numbers, whole blocks. */
-ALWAYS_INLINE size_t bytes_of(int type, size_t n)
-{
-#define BYTES_OF(name, number, block, block_bytes)                                                 \
-    if (type == (number)) return n / (block) * (block_bytes);
-    WEIGHTS_BY_TILE(BYTES_OF)
-#undef BYTES_OF
-    return 0;
-}
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
@@ -143,6 +98,8 @@ ALWAYS_INLINE __m256i nonlinear(__m256i quants)
 ALWAYS_INLINE __m256i quants_of_32(int type, const unsigned char *block)
 {
     switch (type) {
+    case CL_WEIGHT_Q8_0:
+        return load_32_bytes(block + 2);
     case CL_WEIGHT_Q4_0:
         return _mm256_sub_epi8(four_bits(block + 2), _mm256_set1_epi8(8));
     case CL_WEIGHT_Q4_1:

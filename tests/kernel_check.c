@@ -134,6 +134,9 @@ static int is_changed(const check *c, const check *below, const test *t)
     if (t->type == OF_WEIGHTS) {
         here = (const unsigned char *)&c->weights;
         there = (const unsigned char *)&below->weights;
+    } else if (t->type >= OF_ROUNDED) {
+        here = (const unsigned char *)&c->weights.multiply_rounded[t->type - OF_ROUNDED];
+        there = (const unsigned char *)&below->weights.multiply_rounded[t->type - OF_ROUNDED];
     } else if (t->type >= 0) {
         here = (const unsigned char *)&c->weights.weight[t->type];
         there = (const unsigned char *)&below->weights.weight[t->type];
@@ -171,6 +174,7 @@ static void run_level(check *c, check *below, const level *l)
         run_tests(c, below, l->isa, hadamard_tests, n_hadamard_tests);
         run_tests(c, below, l->isa, crc32c_tests, n_crc32c_tests);
         run_tests(c, below, l->isa, matmul_tests, n_matmul_tests);
+        run_tests(c, below, l->isa, rounded_tests, n_rounded_tests);
         run_tests(c, below, l->isa, activate_tests, n_activate_tests);
         run_tests(c, below, l->isa, vector_tests, n_vector_tests);
         run_tests(c, below, l->isa, fused_tests, n_fused_tests);
@@ -190,6 +194,7 @@ static void check_tables(check *c)
         const int is_known = w->block != 0;
         is_right &= is_known == (w->decode != NULL) && is_known == (w->matmul != NULL);
         is_right &= is_known == (w->block_bytes != 0);
+        is_right &= (w->block > 1) == (c->weights.multiply_rounded[i] != NULL);
     }
     for (size_t i = 0; i < CL_ROW_TYPES; i++) {
         const cl_row_codec *codec = &c->kernels.codec[i];

@@ -36,13 +36,16 @@ typedef struct slot {
 typedef struct check check;
 typedef void check_function(check *c);
 
-/* Tests of a member of cl_kernels itself; of cl_matmul_table itself. */
-enum { OF_KERNELS = -1, OF_WEIGHTS = -2 };
+/*
+ * Tests of a member of cl_kernels itself; of cl_matmul_table itself; of its multiply_rounded for the weight
+ * type that is added.
+ */
+enum { OF_KERNELS = -1, OF_WEIGHTS = -2, OF_ROUNDED = CL_WEIGHT_TYPES };
 
 typedef struct test {
     const char *kernel, *aspect; /* the aspect is a sentence that completes "kernel: ..." */
     size_t offset;               /* of the function pointer, in what `type` says */
-    int type;                    /* CL_WEIGHT_*, or one of the two below */
+    int type;                    /* CL_WEIGHT_*, or one of the above */
     check_function *run;
 } test;
 
@@ -60,9 +63,9 @@ struct check {
 };
 
 extern const test attend_tests[], rows_tests[], codec_tests[], hadamard_tests[], crc32c_tests[],
-    matmul_tests[], activate_tests[], vector_tests[], fused_tests[];
+    matmul_tests[], rounded_tests[], activate_tests[], vector_tests[], fused_tests[];
 extern const size_t n_attend_tests, n_rows_tests, n_codec_tests, n_hadamard_tests, n_crc32c_tests,
-    n_matmul_tests, n_activate_tests, n_vector_tests, n_fused_tests;
+    n_matmul_tests, n_rounded_tests, n_activate_tests, n_vector_tests, n_fused_tests;
 
 _Noreturn void check_fail(check *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -129,5 +132,17 @@ int run_test(check *c, const test *t);
 void run_self_test(check *c, void (*report)(const char *name, const char *failure));
 void run_bench(const char *isa, const cl_kernels *kernels, const cl_matmul_table *weights,
                const char *only, int is_json);
+
+/* ---- weights, for all tests of products ------------------------------------------------------ */
+
+/* The type that the running test is about. */
+int weight_type(const check *c);
+/* The number of a trial as a length that fits the type; 0 after the last. */
+size_t weight_length(check *c, size_t trial);
+size_t weight_bytes(const check *c, size_t n);
+/* Any bytes, but finite scales. */
+void fill_weight_row(check *c, int pattern, unsigned char *to, size_t n);
+/* Number i of a row, from the layouts in docs/kernels.md. */
+double true_weight(int type, const unsigned char *row, size_t i);
 
 #endif /* KERNEL_CHECK_H */

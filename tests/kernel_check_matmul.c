@@ -23,9 +23,14 @@ typedef struct product {
     uint32_t first, last;
 } product;
 
+int weight_type(const check *c)
+{
+    return c->test->type >= OF_ROUNDED ? c->test->type - OF_ROUNDED : c->test->type;
+}
+
 static const cl_weight *type_of(const check *c)
 {
-    return &c->weights.weight[c->test->type];
+    return &c->weights.weight[weight_type(c)];
 }
 
 /* ---- values -------------------------------------------------------------------------------- */
@@ -55,7 +60,7 @@ static void fill_block(check *c, int pattern, unsigned char *to)
 /* Any bytes, with finite scales; an MXFP4 scale that keeps sums finite. */
 static void fill_packed_block(check *c, int pattern, unsigned char *to)
 {
-    const int type = c->test->type;
+    const int type = weight_type(c);
     for (size_t i = 0; i < type_of(c)->block_bytes; i++)
         to[i] = pattern == EXTREMES ? 0xff : (unsigned char)random_bits(c);
     if (type == CL_WEIGHT_MXFP4) {
@@ -67,9 +72,9 @@ static void fill_packed_block(check *c, int pattern, unsigned char *to)
         put_u16(to + offset_of_packed_block(type), random_half(c, pattern));
 }
 
-static void fill_row(check *c, int pattern, unsigned char *to, size_t n)
+void fill_weight_row(check *c, int pattern, unsigned char *to, size_t n)
 {
-    switch (c->test->type) {
+    switch (weight_type(c)) {
     case CL_WEIGHT_F32:
         fill_floats(c, pattern, (float *)(void *)to, n);
         break;
@@ -96,7 +101,7 @@ static void fill_row(check *c, int pattern, unsigned char *to, size_t n)
     }
 }
 
-static double true_weight(int type, const unsigned char *row, size_t i)
+double true_weight(int type, const unsigned char *row, size_t i)
 {
     uint16_t half;
     uint32_t bits;
@@ -121,13 +126,13 @@ static double true_weight(int type, const unsigned char *row, size_t i)
     }
 }
 
-static size_t bytes_of(const check *c, size_t n)
+size_t weight_bytes(const check *c, size_t n)
 {
     return n / type_of(c)->block * type_of(c)->block_bytes;
 }
 
 /* The size of a trial as a multiple of the block. */
-static size_t length_of_trial(check *c, size_t trial)
+size_t weight_length(check *c, size_t trial)
 {
     const size_t n = size_of_trial(c, trial), block = type_of(c)->block;
     const size_t most = c->is_quick && block > 32 ? 4 : 10; /* blocks */
@@ -138,13 +143,13 @@ static size_t length_of_trial(check *c, size_t trial)
 
 static size_t alignment_of(const check *c)
 {
-    return c->test->type == CL_WEIGHT_F32 ? 4 : type_of(c)->block > 1 ? 1 : 2;
+    return weight_type(c) == CL_WEIGHT_F32 ? 4 : type_of(c)->block > 1 ? 1 : 2;
 }
 
 /* Where a block keeps the half that matters most. */
 static size_t scale_of(const check *c)
 {
-    return c->test->type == CL_WEIGHT_F32 ? 2 : scale_of_packed_block(c->test->type);
+    return weight_type(c) == CL_WEIGHT_F32 ? 2 : scale_of_packed_block(weight_type(c));
 }
 
 /* ---- decode -------------------------------------------------------------------------------- */
@@ -155,9 +160,9 @@ static void check_decode(check *c, const unsigned char *row, size_t n)
     seal(c);
     type_of(c)->decode(to, row, n);
     verify(c);
-    c->scalar_weights.weight[c->test->type].decode(scalar, row, n);
+    c->scalar_weights.weight[weight_type(c)].decode(scalar, row, n);
     for (size_t i = 0; i < n; i++) {
-        expect_same(c, to[i], (float)true_weight(c->test->type, row, i), "decoded", n, i);
+        expect_same(c, to[i], (float)true_weight(weight_type(c), row, i), "decoded", n, i);
         if (!is_same_float(to[i], scalar[i]))
             check_fail(c, "decoded [%zu][%zu]: %a has other bits than the scalar version's %a", n,
                        i, (double)to[i], (double)scalar[i]);
@@ -166,10 +171,10 @@ static void check_decode(check *c, const unsigned char *row, size_t n)
 
 static void decoding_is_exact(check *c)
 {
-    for (size_t trial = 0, n; (n = length_of_trial(c, trial)) > 0; trial++) {
+    for (size_t trial = 0, n; (n = weight_length(c, trial)) > 0; trial++) {
         begin(c);
-        unsigned char *row = take(c, bytes_of(c, n), alignment_of(c), INPUT);
-        fill_row(c, random_pattern(c), row, n);
+        unsigned char *row = take(c, weight_bytes(c, n), alignment_of(c), INPUT);
+        fill_weight_row(c, random_pattern(c), row, n);
         check_decode(c, row, n);
     }
 }
@@ -180,8 +185,8 @@ static void decoding_takes_every_pattern(check *c)
     const size_t block = type_of(c)->block;
     for (uint32_t first = 0; first < 65536; first += c->is_quick ? 512 : 64) {
         begin(c);
-        unsigned char *row = take(c, bytes_of(c, 64 * block), alignment_of(c), INPUT);
-        for (size_t i = 0; i < bytes_of(c, 64 * block); i++)
+        unsigned char *row = take(c, weight_bytes(c, 64 * block), alignment_of(c), INPUT);
+        for (size_t i = 0; i < weight_bytes(c, 64 * block); i++)
             row[i] = (unsigned char)random_bits(c);
         for (uint32_t i = 0; i < 64; i++)
             put_u16(row + i * type_of(c)->block_bytes + scale_of(c), (uint16_t)(first + i));
@@ -193,7 +198,7 @@ static void decoding_takes_every_pattern(check *c)
 
 static product take_product(check *c, size_t n_in)
 {
-    const size_t row_bytes = bytes_of(c, n_in), budget = SLOT_BYTES / 4 / (n_in + 16);
+    const size_t row_bytes = weight_bytes(c, n_in), budget = SLOT_BYTES / 4 / (n_in + 16);
     product p = {.n_in = n_in, .n_rows = 1 + random_below(c, 30), .n_tokens = random_below(c, 14)};
     p.n_rows = p.n_rows > budget ? budget : p.n_rows;
     p.row_bytes = row_bytes + random_below(c, 9) * alignment_of(c);
@@ -212,7 +217,7 @@ static product take_product(check *c, size_t n_in)
     p.y = take_floats(c, y_length, OUTPUT);
     const int of_weights = random_pattern(c), of_activations = random_pattern(c);
     for (size_t i = 0; i < p.n_rows; i++)
-        fill_row(c, of_weights, p.w + i * p.row_bytes, n_in);
+        fill_weight_row(c, of_weights, p.w + i * p.row_bytes, n_in);
     for (size_t t = 0; t < p.n_tokens; t++)
         fill_floats(c, of_activations, p.x + t * p.x_stride, n_in);
     seal(c);
@@ -238,7 +243,7 @@ static void expect_others_untouched(check *c, const product *p)
 
 static void products_are_near(check *c)
 {
-    for (size_t trial = 0, n_in; (n_in = length_of_trial(c, trial)) > 0; trial++) {
+    for (size_t trial = 0, n_in; (n_in = weight_length(c, trial)) > 0; trial++) {
         begin(c);
         const product p = take_product(c, n_in);
         multiply(c, &p);
@@ -250,7 +255,7 @@ static void products_are_near(check *c)
                 const float *x = p.x + t * p.x_stride;
                 double sum = 0, magnitude = 0;
                 for (size_t j = 0; j < n_in; j++) {
-                    const double number = true_weight(c->test->type, p.w + i * p.row_bytes, j) *
+                    const double number = true_weight(weight_type(c), p.w + i * p.row_bytes, j) *
                                           x[j];
                     sum += number;
                     magnitude += fabs(number);
@@ -265,7 +270,7 @@ static void products_are_near(check *c)
 
 static void products_do_not_depend_on_company(check *c)
 {
-    for (size_t trial = 0, n_in; (n_in = length_of_trial(c, trial)) > 0; trial++) {
+    for (size_t trial = 0, n_in; (n_in = weight_length(c, trial)) > 0; trial++) {
         begin(c);
         const product p = take_product(c, n_in);
         multiply(c, &p);
@@ -289,20 +294,20 @@ static void products_of_large_batches(check *c)
          n_tokens = n_tokens * 3 + 1) {
         enum { N_ROWS = 53 };
         begin(c);
-        unsigned char *w = take(c, N_ROWS * bytes_of(c, n_in), alignment_of(c), INPUT);
+        unsigned char *w = take(c, N_ROWS * weight_bytes(c, n_in), alignment_of(c), INPUT);
         float *x = take_floats(c, n_tokens * n_in, INPUT),
               *y = take_floats(c, n_tokens * N_ROWS, OUTPUT);
         for (size_t i = 0; i < N_ROWS; i++)
-            fill_row(c, NORMAL, w + i * bytes_of(c, n_in), n_in);
+            fill_weight_row(c, NORMAL, w + i * weight_bytes(c, n_in), n_in);
         fill_floats(c, NORMAL, x, n_tokens * n_in);
         seal(c);
-        type_of(c)->matmul(w, bytes_of(c, n_in), (uint32_t)n_in, 0, N_ROWS, x, n_in,
+        type_of(c)->matmul(w, weight_bytes(c, n_in), (uint32_t)n_in, 0, N_ROWS, x, n_in,
                            (uint32_t)n_tokens, y, N_ROWS);
         verify(c);
         for (size_t t = 0; t < n_tokens; t++) {
             float alone[N_ROWS];
-            type_of(c)->matmul(w, bytes_of(c, n_in), (uint32_t)n_in, 0, N_ROWS, x + t * n_in, n_in,
-                               1, alone, N_ROWS);
+            type_of(c)->matmul(w, weight_bytes(c, n_in), (uint32_t)n_in, 0, N_ROWS, x + t * n_in,
+                               n_in, 1, alone, N_ROWS);
             for (size_t i = 0; i < N_ROWS; i++)
                 expect_same(c, y[t * N_ROWS + i], alone[i], "product in a large batch", i, t);
         }
@@ -311,7 +316,7 @@ static void products_of_large_batches(check *c)
 
 static void products_equal_those_of_decoded_weights(check *c)
 {
-    for (size_t trial = 0, n_in; (n_in = length_of_trial(c, trial)) > 0; trial++) {
+    for (size_t trial = 0, n_in; (n_in = weight_length(c, trial)) > 0; trial++) {
         begin(c);
         const product p = take_product(c, n_in);
         multiply(c, &p);
@@ -330,7 +335,7 @@ static void products_equal_those_of_decoded_weights(check *c)
 static void products_keep_nan_apart(check *c)
 {
     for (size_t trial = 0; trial < 70; trial++) {
-        const size_t n_in = length_of_trial(c, trial);
+        const size_t n_in = weight_length(c, trial);
         begin(c);
         const product p = take_product(c, n_in);
         if (p.n_tokens == 0 || p.first == p.last) continue;

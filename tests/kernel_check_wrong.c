@@ -321,6 +321,46 @@ static void matmul_rounded_activations(const void *w, size_t row_bytes, uint32_t
     }
 }
 
+/* All numbers but those of whole steps are a step lower. */
+static void round_down(void *to, const float *x, size_t n, uint32_t n_tokens)
+{
+    float lower[4096];
+    for (size_t i = 0; i < n; i++)
+        lower[i] = x[i] - fabsf(x[i]) * 0x1p-14f;
+    right_weights.round(to, lower, n, n_tokens);
+}
+
+/* One number's share is missing in the sum of its sixteen. */
+static void round_sums_behind(void *to, const float *x, size_t n, uint32_t n_tokens)
+{
+    right_weights.round(to, x, n, n_tokens);
+    int32_t sum;
+    memcpy(&sum, (char *)to + 2 * n + n / 8, sizeof sum);
+    sum += 1;
+    memcpy((char *)to + 2 * n + n / 8, &sum, sizeof sum);
+}
+
+/* Tokens that are many get the results of another order of adding. */
+static void rounded_by_company(const void *w, size_t row_bytes, uint32_t n_in, uint32_t first,
+                               uint32_t last, const void *x, uint32_t n_tokens, float *y,
+                               size_t y_stride)
+{
+    right_weights.multiply_rounded[CL_WEIGHT_Q8_0](w, row_bytes, n_in, first, last, x, n_tokens, y,
+                                                   y_stride);
+    for (size_t t = 0; n_tokens > CL_FEW_TOKENS && t < n_tokens; t++)
+        for (size_t i = first; i < last; i++)
+            y[t * y_stride + i] *= 1 + 0x1p-23f;
+}
+
+static void rounded_without_last(const void *w, size_t row_bytes, uint32_t n_in, uint32_t first,
+                                 uint32_t last, const void *x, uint32_t n_tokens, float *y,
+                                 size_t y_stride)
+{
+    right_weights.multiply_rounded[CL_WEIGHT_Q4_K](w, row_bytes, n_in, first, last, x, n_tokens, y,
+                                                   y_stride);
+    if (first < last && n_tokens > 0) y[(n_tokens - 1) * y_stride + last - 1] = 0;
+}
+
 static void decode_unsigned(float *to, const void *row, size_t n)
 {
     const unsigned char *block = row;
@@ -371,10 +411,11 @@ static const char *first_failure(check *c, const char *kernel)
     const struct {
         const test *tests;
         size_t n;
-    } all[] = {{attend_tests, n_attend_tests},     {rows_tests, n_rows_tests},
-               {codec_tests, n_codec_tests},       {hadamard_tests, n_hadamard_tests},
-               {crc32c_tests, n_crc32c_tests},     {matmul_tests, n_matmul_tests},
-               {activate_tests, n_activate_tests}, {vector_tests, n_vector_tests}};
+    } all[] = {{attend_tests, n_attend_tests},   {rows_tests, n_rows_tests},
+               {codec_tests, n_codec_tests},     {hadamard_tests, n_hadamard_tests},
+               {crc32c_tests, n_crc32c_tests},   {matmul_tests, n_matmul_tests},
+               {rounded_tests, n_rounded_tests}, {activate_tests, n_activate_tests},
+               {vector_tests, n_vector_tests}};
     for (size_t a = 0; a < sizeof all / sizeof *all; a++) {
         for (const test *t = all[a].tests; t < all[a].tests + all[a].n; t++) {
             c->random = 1;
@@ -440,6 +481,10 @@ void run_self_test(check *c, void (*report)(const char *name, const char *failur
     WRONG(weights.weight[CL_WEIGHT_Q8_0].matmul, matmul_one_row_more, "matmul_q8_0");
     WRONG(weights.weight[CL_WEIGHT_Q8_0].matmul, matmul_rounded_activations, "matmul_q8_0");
     WRONG(weights.weight[CL_WEIGHT_Q8_0].decode, decode_unsigned, "decode_q8_0");
+    WRONG(weights.round, round_down, "round");
+    WRONG(weights.round, round_sums_behind, "round");
+    WRONG(weights.multiply_rounded[CL_WEIGHT_Q8_0], rounded_by_company, "multiply_rounded_q8_0");
+    WRONG(weights.multiply_rounded[CL_WEIGHT_Q4_K], rounded_without_last, "multiply_rounded_q4_k");
     WRONG(weights.silu, silu_in_halves, "silu");
     WRONG(weights.silu, silu_by_company, "silu");
     WRONG(weights.add, add_without_last, "add");

@@ -137,6 +137,7 @@ void replay_rounding_fill(cl_matmul_table *table, uint32_t cpu_mask)
     cl_matmul_fill(&real, cpu_mask);
     cl_kernels_fill(&rows, cpu_mask);
     *table = real;
+    table->is_rounding_faster = 0; /* activations are rounded once, as the reference does */
     table->weight[CL_WEIGHT_F16].matmul = multiply_f16;
     table->weight[CL_WEIGHT_Q8_0].matmul = multiply_q8_0;
     table->weight[CL_WEIGHT_Q4_0].matmul = multiply_q4_0;

@@ -28,6 +28,7 @@ enum { MOST_DEPTHS = 16, MOST_TOKENS = 1 << 24 };
     "  -c, --cells N         default: as many as are needed\n"                                     \
     "  -t, --threads N       default: one for each processor, at most 64\n"                        \
     "      --ubatch N        most tokens computed at once, default 512\n"                          \
+    "      --exact           never round activations, as for 'cellar run'\n"                       \
     "  -r, --runs N          runs of each figure, default 3\n"                                     \
     "      --roofline        measure the machine, too, and say how near its limits\n"              \
     "                        the best runs come; needs 512 MiB and about a second\n"               \

@@ -4,7 +4,7 @@
  *
  * The measuring is perplexity.c's; here are the options, two engines at most, and the figures: on
  * standard output for a person or as JSON, on a terminal a line that says how far it is. With
- * --against the second engine stores keys and values as f32 and is otherwise the same.
+ * --against the second engine stores keys and values as f32, rounds no activations and is otherwise the same.
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -37,7 +37,7 @@ const char command_perplexity_help[] =
     "\n"
     "Measure how well a model foretells a text: the perplexity of its tokens, exp of\n"
     "the mean of -log p(token | tokens before). With --against f32 also what storing\n"
-    "keys and values in fewer bits costs.\n"
+    "keys and values in fewer bits and rounding activations cost.\n"
     "\n"
     "A text longer than a window is read in windows, each beginning anew with the\n"
     "start token and --stride tokens after the one before. Every token is scored once,\n"
@@ -61,13 +61,14 @@ const char command_perplexity_help[] =
     "      --cache-type-k TYPE, --cache-type-v TYPE, in short --ctk, --ctv\n"
     "                        how keys and values are stored, as for 'cellar run'\n"
     "      --cache-rotate WHAT  turn them by a Hadamard matrix: none, k, v or both\n"
-    "      --against f32     read the same text with keys and values stored as f32,\n"
+    "      --against f32     read the same text exactly, keys and values stored as f32,\n"
     "                        not turned, and compare: the ratio of both perplexities,\n"
     "                        the Kullback-Leibler divergence of the f32 distribution\n"
     "                        to the other for each token, in nats, and how often both\n"
     "                        find the same token likeliest\n"
     "  -t, --threads N       default: one for each processor, at most 64\n"
     "      --ubatch N        most tokens computed at once, default 512\n"
+    "      --exact           never round activations, as for 'cellar run'\n"
     "      --cpu NAME        scalar, avx2, avx512, neon or all (CELLAR_CPU, or all)\n"
     "      --json            the figures as JSON\n"
     "  -h, --help            this text\n"
@@ -238,6 +239,7 @@ static cellar_status make_engines(const request *r, parts *p, cellar_error *erro
     if (status == CELLAR_OK && r->against != 0) {
         options.k_type = options.v_type = CELLAR_F32;
         options.rotate_k = options.rotate_v = false;
+        options.is_exact = true;
         status = engine_create(p->opened.model, &options, &p->exact, error);
     }
     p->options = perplexity_defaults(options.n_cells);

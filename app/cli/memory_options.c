@@ -37,7 +37,8 @@ bool memory_options_are_defaults(const memory_options *o)
     const memory_options plain = memory_options_defaults();
     return o->n_cells == plain.n_cells && o->n_ubatch == plain.n_ubatch &&
            o->n_threads == plain.n_threads && o->k_type == plain.k_type &&
-           o->v_type == plain.v_type && o->rotation == plain.rotation;
+           o->v_type == plain.v_type && o->rotation == plain.rotation &&
+           o->is_exact == plain.is_exact;
 }
 
 uint32_t memory_options_threads(int64_t given)
@@ -79,6 +80,7 @@ cellar_status memory_options_apply(const memory_options *options, const model *m
     out->n_threads = memory_options_threads(options->n_threads);
     out->k_type = memory_types[options->k_type];
     out->v_type = memory_types[options->v_type];
+    out->is_exact = options->is_exact;
     out->rotate_k = (options->rotation & 1) != 0;
     out->rotate_v = (options->rotation & 2) != 0;
     cellar_status status = check_heads(m, out->k_type, true, error);

@@ -23,6 +23,7 @@ typedef struct memory_options {
     int64_t n_threads;  /* 0: not given */
     int k_type, v_type; /* index into memory_type_names */
     int rotation;       /* index into memory_rotation_names */
+    bool is_exact;      /* activations are not rounded */
 } memory_options;
 
 /*
@@ -36,6 +37,7 @@ typedef struct memory_options {
         option_choice(0, "ctk", &(its)->k_type, memory_type_names),                                \
         option_choice(0, "ctv", &(its)->v_type, memory_type_names),                                \
         option_choice(0, "cache-rotate", &(its)->rotation, memory_rotation_names),                 \
+        option_flag(0, "exact", &(its)->is_exact),                                                 \
         option_integer('t', "threads", &(its)->n_threads, 1, 512),                                 \
         option_integer(0, "ubatch", &(its)->n_ubatch, 1, 65536)
 

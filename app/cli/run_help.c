@@ -76,6 +76,8 @@ const char command_run_help[] =
     "Computing\n"
     "  -t, --threads N       default: one for each processor, at most 64\n"
     "      --ubatch N        most tokens computed at once, default 512\n"
+    "      --exact           never round to 16 bits what quantised weights are\n"
+    "                        multiplied with; else that is done where it is faster\n"
     "      --cpu NAME        scalar, avx2, avx512, neon or all (CELLAR_CPU, or all)\n"
     "  -q, --quiet           no notes and no figures\n"
     "\n"

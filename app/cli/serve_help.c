@@ -33,6 +33,7 @@ const char command_serve_help[] =
     "      --context N          most tokens of one request (all cells)\n"
     "      --parallel N, --np N answers at once (8)\n"
     "      --ubatch N           most tokens computed at once (512)\n"
+    "      --exact              never round activations, as for 'cellar run'\n"
     "      --chunk N            of these, most of prompts while others write (128)\n"
     "      --checkpoints N      MiB to go back in models with windows or states (64)\n"
     "      --cache-ram N        MiB for what had to leave the cells (1024; 0: none)\n"

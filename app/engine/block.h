@@ -150,6 +150,7 @@ typedef struct block_context {
     float *added;   /* [n_tokens][n_embd] what a block gives */
     float *scratch; /* [n_tokens * what the largest block asked for] */
     float *kept;    /* [n_tokens * what the model asked for] stays from layer to layer */
+    void *rounded;  /* [n_tokens] rows of what is multiplied, rounded; NULL: nothing is */
 } block_context;
 
 /* Numbers that block_cut takes for each token of a buffer of this width: whole cache lines. */

@@ -6,6 +6,10 @@
  * residual, the gate), because those rows of y are nobody else's. So a layer costs four meetings of
  * the threads (and those of attention): q k v; out; gate and up; down.
  *
+ * Where products of whole numbers are faster, what is multiplied with weights of quants is rounded to such
+ * before the job, once for all products that read it (kernels/rounded.h); for many tokens that is a job too.
+ * Products that read something else follow in a job of their own, since there is room for one such matrix.
+ *
  * Stretches begin at multiples of ROWS_TOGETHER, so that kernels can take several rows at once and
  * two threads seldom write to one cache line. The kernels promise that a value does not depend on
  * its neighbours (kernels.h), so the split cannot be seen in the results. Cannot fail.
@@ -20,6 +24,15 @@ typedef struct multiply_job {
     uint32_t n, n_tokens;
     block_activation_function activation; /* of products[0]; NULL: none */
 } multiply_job;
+
+/* Roundings that take about as long as a multiplication. */
+#define MULTIPLICATIONS_OF_ROUNDING 8u
+
+/* The product for weights of this type if it is one of whole numbers, or NULL. */
+static cl_multiply_rounded *rounded_product(const block_context *c, const block_weight *w)
+{
+    return c->rounded == NULL ? NULL : c->table->multiply_rounded[w->type];
+}
 
 static uint32_t stretch_start(uint32_t n_out, uint32_t part, uint32_t n_parts)
 {
@@ -72,8 +85,14 @@ static void multiply_part(void *argument, uint32_t part, uint32_t n_parts)
         if (first == last) {
             continue;
         }
-        job->c->table->weight[w->type].matmul(w->data, w->row_bytes, w->n_in, first, last, p->x,
-                                              w->n_in, job->n_tokens, p->y, w->n_out);
+        cl_multiply_rounded *multiply = rounded_product(job->c, w);
+        if (multiply != NULL) {
+            multiply(w->data, w->row_bytes, w->n_in, first, last, job->c->rounded, job->n_tokens,
+                     p->y, w->n_out);
+        } else {
+            job->c->table->weight[w->type].matmul(w->data, w->row_bytes, w->n_in, first, last, p->x,
+                                                  w->n_in, job->n_tokens, p->y, w->n_out);
+        }
         add_to_rows(job->c->table, p, first, last, job->n_tokens);
         if (job->activation != NULL && i == job->n - 1) {
             activate_rows(job, first, last);
@@ -81,8 +100,33 @@ static void multiply_part(void *argument, uint32_t part, uint32_t n_parts)
     }
 }
 
+/* Round what the products read: tokens of part `part`. */
+static void round_part(void *argument, uint32_t part, uint32_t n_parts)
+{
+    const multiply_job *job = argument;
+    const size_t n_in = job->products[0].linear->weight.n_in;
+    const uint32_t end = (uint32_t)((uint64_t)job->n_tokens * (part + 1) / n_parts);
+    for (size_t t = (uint64_t)job->n_tokens * part / n_parts; t < end; t++) {
+        job->c->table->round((char *)job->c->rounded + t * cl_rounded_bytes(n_in),
+                             job->products[0].x + t * n_in, n_in, job->n_tokens);
+    }
+}
+
+static void round_inputs(multiply_job *job)
+{
+    for (uint32_t i = 0; i < job->n; i++) {
+        const block_weight *w = &job->products[i].linear->weight;
+        if (rounded_product(job->c, w) != NULL) {
+            job->c->workers->work = (uint64_t)w->n_in * job->n_tokens * MULTIPLICATIONS_OF_ROUNDING;
+            block_workers_run(job->c->workers, round_part, job);
+            return;
+        }
+    }
+}
+
 static void run(multiply_job *job)
 {
+    round_inputs(job);
     uint64_t work = 0;
     for (uint32_t i = 0; i < job->n; i++) {
         const block_weight *w = &job->products[i].linear->weight;
@@ -95,8 +139,15 @@ static void run(multiply_job *job)
 void block_multiply(const block_context *c, const block_product *products, uint32_t n,
                     uint32_t n_tokens)
 {
-    multiply_job job = {.c = c, .products = products, .n = n, .n_tokens = n_tokens};
-    run(&job);
+    for (uint32_t first = 0, end; first < n; first = end) {
+        for (end = first + 1;
+             end < n && (c->rounded == NULL || products[end].x == products[first].x);) {
+            end++;
+        }
+        multiply_job job = {
+            .c = c, .products = products + first, .n = end - first, .n_tokens = n_tokens};
+        run(&job);
+    }
 }
 
 void block_multiply_activated(const block_context *c, const block_product *products, uint32_t n,

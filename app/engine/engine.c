@@ -3,7 +3,7 @@
  *
  * The buffers of a block_context lie in one block, each at the start of a cache line:
  *
- *     x | h | added | scratch | kept | tokens | wanted | encodings        [n_ubatch][its width] each
+ *     x | h | added | scratch | kept | rounded | tokens | wanted | encodings  [n_ubatch][its width] each
  *
  * Logits: the rows of x that are wanted are gathered into h, normed there and multiplied by
  * the output matrix straight into the caller's rows. A micro-batch may hold the batch's tokens in any
@@ -24,7 +24,7 @@
 #include "report.h"
 
 #define LINE 64u /* bytes of a cache line */
-#define N_BUFFERS 8u
+#define N_BUFFERS 9u
 
 /* A token of a micro-batch whose logits are wanted. */
 typedef struct wanted_token {
@@ -83,13 +83,18 @@ static bool add_buffer(size_t *total, uint32_t n_ubatch, uint64_t width)
 static cellar_status make_buffers(engine *e, cellar_error *error)
 {
     block_context *c = &e->context;
-    uint64_t embd = e->model->n_embd;
+    const model *m = e->model;
+    const uint64_t embd = m->n_embd;
+    const uint64_t rounded_width = e->table.is_rounding_faster
+                                       ? cl_rounded_bytes(m->longest) / sizeof(float)
+                                       : 0;
     const uint64_t widths[N_BUFFERS] = {
-        embd,           embd, embd,         e->model->scratch,
-        e->model->kept, 1,    WANTED_WIDTH, e->model->encoder == NULL ? 0 : POINTER_WIDTH};
-    float *tokens, *wanted, *encodings;
-    float **buffers[N_BUFFERS] = {&c->x,    &c->h,   &c->added, &c->scratch,
-                                  &c->kept, &tokens, &wanted,   &encodings};
+        embd,       embd,         embd,
+        m->scratch, m->kept,      rounded_width,
+        1,          WANTED_WIDTH, m->encoder == NULL ? 0 : POINTER_WIDTH};
+    float *rounded, *tokens, *wanted, *encodings;
+    float **buffers[N_BUFFERS] = {&c->x,    &c->h,   &c->added, &c->scratch, &c->kept,
+                                  &rounded, &tokens, &wanted,   &encodings};
     size_t starts[N_BUFFERS];
     bool fits = true;
     e->buffer_bytes = 0;
@@ -105,6 +110,7 @@ static cellar_status make_buffers(engine *e, cellar_error *error)
     for (uint32_t i = 0; i < N_BUFFERS; i++) {
         *buffers[i] = (float *)e->buffers + starts[i] / sizeof(float);
     }
+    c->rounded = rounded_width > 0 ? rounded : NULL;
     e->tokens = (cellar_token *)(void *)tokens;
     e->wanted = (wanted_token *)(void *)wanted;
     e->encodings = (const block_encoding **)(void *)encodings;
@@ -145,6 +151,9 @@ cellar_status engine_create(const model *m, const engine_options *options, engin
         e->table = *options->table;
     } else {
         cl_matmul_fill(&e->table, options->cpu_mask);
+    }
+    if (options->is_exact) {
+        e->table.is_rounding_faster = 0;
     }
     cellar_status status;
     if ((status = threads_create(options->n_threads, &e->workers.threads, error)) != CELLAR_OK ||

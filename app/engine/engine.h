@@ -46,6 +46,8 @@ typedef struct engine_options {
     uint32_t n_encoded; /* most tokens in all encodings; 0 (default): n_cells */
 
     uint32_t cpu_mask; /* CELLAR_CPU_*; default CELLAR_CPU_ALL */
+    /* Never round what is multiplied with quantised weights, also where that is faster; default false. */
+    bool is_exact;
     /* products to compute with, copied; NULL (default): the best that cpu_mask allows */
     const cl_matmul_table *table;
     /* functions of feed-forward blocks; NULL (default): block_activations, and kernels for those

@@ -99,6 +99,7 @@ struct model {
 
     uint64_t scratch; /* numbers for each token that the largest block needs */
     uint64_t kept;    /* and that one layer leaves to those behind it, beside x; 0: none */
+    uint32_t longest; /* row of a matrix of quants: what is multiplied with it may be rounded */
 
     struct model_copy *copies; /* list of everything the model allocated */
     uint64_t copied_bytes;     /* in it */

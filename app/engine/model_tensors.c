@@ -158,6 +158,9 @@ cellar_status model_read_weights(model *m, const char *name, uint32_t n_in, uint
                       " numbers, found %" PRIu32 " numbers",
                       name, type->block, n_in);
     }
+    if (type->block > 1 && n_in > m->longest) {
+        m->longest = n_in;
+    }
     *out = (block_weight){.data = tensor->data,
                           .type = tensor->type,
                           .n_in = n_in,
