@@ -33,7 +33,8 @@
 #include "report.h"
 
 #define MOST_THREADS 512u
-/* Waking a thread can take 50 microseconds in a virtual machine, longer than many a job: a nap in each costs half the speed. */
+/* Long enough for the differences between parts and for what stands between jobs: waking a sleeper is slow in a virtual machine,
+ * and with 10 microseconds generation had half the speed (docs/performance.md). */
 #define SPIN_NANOSECONDS 100000
 #define PAUSES_PER_LOOK_AT_THE_CLOCK 8
 
