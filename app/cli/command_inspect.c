@@ -34,7 +34,7 @@ const char command_inspect_help[] =
     "  --cache-type-v TYPE  --ubatch mean what they mean for 'cellar run', which with\n"
     "  --cache-rotate WHAT  the same options makes a memory of exactly these bytes;\n"
     "  -t, --threads N      what it remembers and the steps it takes add to them\n"
-    "  --ubatch N\n"
+    "  --ubatch N, --exact\n"
     "\n"
     "The file has to be a regular one: '-' and pipes are not supported, since weights\n"
     "are mapped into memory, not streamed.\n"
